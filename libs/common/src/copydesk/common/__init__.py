@@ -1,0 +1,1 @@
+"""What every Copydesk service shares: settings, messages, bus, RPC and telemetry."""

@@ -1,0 +1,101 @@
+"""The messages that services publish over NATS, and the subjects they travel on.
+
+Everything here may be lost and rebuilt: a receiver can start at any moment, so each message is a full
+statement, never a delta, and a late or replayed one is dropped by its sequence and age. Bodies are JSON, so
+that `nats sub 'copydesk.v1.>'` can be read by a person. Unknown fields are ignored, so that a newer sender can
+talk to an older receiver; a change that an older receiver would misread takes a new version in the subject.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+import msgspec
+from copydesk.common.errors import CopydeskError
+
+SUBJECT_ROOT = "copydesk.v1"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class InvalidNameError(CopydeskError):
+    """A model or pod name that cannot stand in a subject: it carries the name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name!r} is no valid name: use 1 to 64 letters, digits, '_' or '-'")
+
+
+class EndpointState(enum.StrEnum):
+    """What a pod can do with new work; only a ready one gets any."""
+
+    READY = "ready"
+    WARMING = "warming"
+    DRAINING = "draining"
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One inference pod, as discovery publishes it. `started_at` is in Unix seconds."""
+
+    id: str
+    host: str
+    port: int
+    state: EndpointState
+    zone: str = ""
+    started_at: float = 0.0
+
+
+class EndpointsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Every endpoint of one model at one moment.
+
+    `epoch` grows with each new publisher (its start, in Unix milliseconds), `generation` with each change that
+    this publisher saw; a receiver keeps the newest pair. `sent_at` is in Unix seconds.
+    """
+
+    model: str
+    epoch: int
+    generation: int
+    sent_at: float
+    endpoints: tuple[Endpoint, ...]
+
+
+class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod says of itself every 250 ms and on each change of state.
+
+    `running` and `queued` count requests, `capacity` is how many can run side by side, `step_ms` the recent
+    mean duration of a decode step. `digest` names the weights; `sequence` grows by one a report, from a start
+    that is unique to this run of the pod (`started_at`, in Unix seconds).
+    """
+
+    model: str
+    pod: str
+    sequence: int
+    sent_at: float
+    started_at: float
+    host: str
+    port: int
+    state: EndpointState
+    running: int
+    queued: int
+    capacity: int
+    step_ms: float
+    digest: str
+    zone: str = ""
+
+
+def subject_token(name: str) -> str:
+    """Return `name` if it may stand as one token of a subject, else raise `InvalidNameError`."""
+    if _TOKEN.fullmatch(name) is None:
+        raise InvalidNameError(name)
+    return name
+
+
+def endpoints_subject(model: str) -> str:
+    """Where discovery publishes the endpoints of `model`; `*` subscribes to every model."""
+    return f"{SUBJECT_ROOT}.endpoints.{model if model == '*' else subject_token(model)}"
+
+
+def load_subject(model: str, pod: str) -> str:
+    """Where `pod` publishes its load; `*` for either subscribes to all."""
+    parts = (part if part == "*" else subject_token(part) for part in (model, pod))
+    return ".".join((SUBJECT_ROOT, "load", *parts))

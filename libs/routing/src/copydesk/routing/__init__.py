@@ -1,0 +1,1 @@
+"""Routing decisions: pure functions over data."""

@@ -1,0 +1,1 @@
+"""Endpoint discovery: who is in the fleet."""

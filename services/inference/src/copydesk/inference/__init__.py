@@ -1,0 +1,1 @@
+"""Inference pods: RPC workers and the native engine."""
