@@ -1,0 +1,149 @@
+"""What every engine offers: submit, cancel, step. Tokens go in and come out; text is somebody else's matter.
+
+An engine owns no thread and reads no clock: its owner calls `step` as long as it says that there is work, and
+passes the time in. Deadlines are on that same clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from copydesk.common.errors import CopydeskError
+from copydesk.common.rpc.frames import Load, Priority
+
+
+class Finish(enum.StrEnum):
+    """Why generation ended. After `CANCELLED` and `DEADLINE` the tokens are those made until then."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+
+
+class GenerateTokens(msgspec.Struct, frozen=True, array_like=True, tag="generate"):
+    """Continue `prompt` greedily by at most `max_tokens`, up to the first of `stop_ids`.
+
+    Stop ids are looked for in generated tokens only: a prompt may well end with one.
+    """
+
+    prompt: list[int]
+    max_tokens: int
+    stop_ids: list[int]
+
+
+class GeneratedTokens(msgspec.Struct, frozen=True, array_like=True, tag="generated"):
+    """The answer: `tokens` without the stop token, which `completion_tokens` does count."""
+
+    tokens: list[int]
+    finish: Finish
+    prompt_tokens: int
+    completion_tokens: int
+
+
+OnDone = Callable[[GeneratedTokens], None]
+
+
+class RequestError(CopydeskError):
+    """A request that an engine does not take; `code` is stable, for programs."""
+
+    code = "invalid_request"
+
+
+class QueueFullError(RequestError):
+    """As many requests are waiting as may wait (`limit`). It is back-pressure, not the request's fault."""
+
+    code = "queue_full"
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"{limit} requests are waiting already, and no more may")
+
+
+class EmptyPromptError(RequestError):
+    """There is nothing to continue."""
+
+    code = "empty_prompt"
+
+    def __init__(self) -> None:
+        super().__init__("the prompt has no token")
+
+
+class PromptTooLongError(RequestError):
+    """The prompt has `tokens` tokens where at most `limit` leave room for one more."""
+
+    code = "prompt_too_long"
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        self.tokens = tokens
+        self.limit = limit
+        super().__init__(f"the prompt has {tokens} tokens; at most {limit} fit")
+
+
+class UnknownTokenError(RequestError):
+    """`token` is no token of the model, whose vocabulary has `vocabulary` entries."""
+
+    code = "unknown_token"
+
+    def __init__(self, token: int, vocabulary: int) -> None:
+        self.token = token
+        self.vocabulary = vocabulary
+        super().__init__(f"{token} is no token id: expected 0 to {vocabulary - 1}")
+
+
+class InvalidMaxTokensError(RequestError):
+    """`max_tokens` is below 1."""
+
+    code = "invalid_max_tokens"
+
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+        super().__init__(f"max_tokens is {max_tokens}; expected 1 or more")
+
+
+class Engine(Protocol):
+    """Many requests, advanced together a step at a time.
+
+    `step` belongs to one thread; `submit`, `cancel` and `load` may be called from others while it runs.
+    """
+
+    @property
+    def context(self) -> int:
+        """The most tokens, prompt and answer together, that a request may have."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """How many requests run side by side."""
+        ...
+
+    @property
+    def queue(self) -> int:
+        """How many more may wait for their turn."""
+        ...
+
+    def submit(self, request: GenerateTokens, *, deadline: float, priority: Priority, on_done: OnDone) -> int:
+        """Take a request and return its id, or raise a `RequestError`.
+
+        `on_done` is called exactly once, from within `step` and on its thread, whatever ends the request; it
+        must neither block nor raise. An answer that would run past `context` ends with `Finish.LENGTH`.
+        """
+        ...
+
+    def cancel(self, request_id: int) -> None:
+        """End a request before the next step; one that is unknown or has ended is ignored."""
+        ...
+
+    def step(self, now: float) -> bool:
+        """Advance every running request by one step; false when nothing is left to do.
+
+        Requests whose deadline is not after `now` end first, at no cost.
+        """
+        ...
+
+    def load(self) -> Load:
+        """Requests running and waiting, and the recent mean duration of a step in milliseconds."""
+        ...
