@@ -1,0 +1,83 @@
+"""Sentences, each with its place in the text and the form in which the model gets it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sentencex
+from copydesk.text.blocks import Block, blocks
+from copydesk.text.graphemes import is_cluster_boundary
+from copydesk.text.pieces import pieces
+from copydesk.text.whitespace import normalise_with_offsets
+
+_LETTER = re.compile(r"[^\W\d_]")
+_ADDRESS = re.compile(
+    r"[<(\[]?(?:(?:https?|ftp|mailto)://?\S+|(?:mailto:)?[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+|www\.\S+)[>)\]]?[.,;:!?]?",
+    re.IGNORECASE,
+)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A sentence: the code points `[start, end)` of the input, and its `text`, stripped, on one line.
+
+    `correctable` is false where a model has nothing to do: no letter in it, an address standing alone, the mark
+    of a list item, or a single grapheme cluster longer than the limit.
+    """
+
+    start: int
+    end: int
+    text: str
+    correctable: bool = True
+
+
+def segment(text: str, *, max_characters: int = 500) -> list[Segment]:
+    """Cut `text` into sentences of at most `max_characters` characters, in order.
+
+    Every character that is no white space is in exactly one segment; no segment begins or ends with white
+    space. Blank lines always end a sentence, single newlines unless they are soft wraps (`blocks.is_soft_wrap`),
+    and within a block of lines the sentencex library decides. No cut falls inside a grapheme cluster. The time
+    grows linearly with the text.
+    """
+    if max_characters < 1:
+        raise ValueError(f"max_characters is {max_characters}, expected at least 1")
+    return [found for block in blocks(text) for found in _segments(text, block, max_characters)]
+
+
+def _segments(text: str, block: Block, limit: int) -> Iterator[Segment]:
+    marker = text[block.start : block.body].strip()
+    if marker:
+        start = text.index(marker, block.start)
+        yield Segment(start, start + len(marker), " ".join(marker.split()), correctable=False)
+    body = normalise_with_offsets(text[block.body : block.end])
+    begin = 0
+    for boundary in _boundaries(body.text):
+        for first, last in pieces(body.text, begin, boundary, limit):
+            sentence = body.text[first:last]
+            start, end = body.offsets[first], body.offsets[last]
+            yield Segment(block.body + start, block.body + end, sentence, _is_correctable(sentence, limit))
+        begin = boundary
+
+
+def _boundaries(text: str) -> Iterator[int]:
+    """Yield where each sentence of a normalised block ends, the end of the block last.
+
+    sentencex reports pieces and offsets; neither is taken on trust. A piece counts only while the text goes on
+    with it, and a boundary only between two grapheme clusters. It takes no lone surrogates.
+    """
+    shown = _SURROGATE.sub("\ufffd", text)
+    position = 0
+    for piece in sentencex.segment("en", shown):
+        if not piece or not shown.startswith(piece, position):
+            break
+        position += len(piece)
+        if position < len(text) and is_cluster_boundary(text, position):
+            yield position
+    yield len(text)
+
+
+def _is_correctable(sentence: str, limit: int) -> bool:
+    return len(sentence) <= limit and _LETTER.search(sentence) is not None and _ADDRESS.fullmatch(sentence) is None
