@@ -1,0 +1,286 @@
+"""Publish and subscribe over NATS, for what may be lost and rebuilt.
+
+A bus is never in anybody's way: connecting happens in the background, for ever; publishing neither blocks nor
+raises, and drops while there is no connection. The age of a message is the receiver's to judge.
+
+Each connection is a new nats-py client that may not reconnect by itself. Its own reconnecting would buffer what was
+published meanwhile and replay it (stale load reports), wait without jitter, end for good on an authorization error,
+and hang on the buffers of a server that has frozen. Here the first connection and every later one take the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from copydesk.common.errors import CopydeskError
+from copydesk.common.telemetry import get_logger
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+PING_SECONDS = 5
+MAX_OUTSTANDING_PINGS = 1
+CONNECT_SECONDS = 2
+CLOSE_SECONDS = 1.0
+CHECK_SECONDS = 0.5
+FIRST_DELAY_SECONDS = 0.25
+LONGEST_DELAY_SECONDS = 2.0
+MAX_QUEUED_MESSAGES = 1024
+MAX_PENDING_BYTES = 1 << 20
+
+_log = get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class BusUrlError(CopydeskError):
+    """A NATS address that cannot be one; it carries the url."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(
+            f"{_without_password(url)!r} is no NATS url: expected nats://host:port, or several with commas"
+        )
+
+
+def reconnect_delay(attempt: int, chance: float) -> float:
+    """Return how many seconds to wait before attempt number `attempt` (from 0); `chance` is uniform in [0, 1).
+
+    Doubles up to a limit, and half of it is jitter, so that a fleet that lost its server does not return as one.
+    """
+    longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(attempt, 16))
+    return longest * (0.5 + chance / 2)
+
+
+class Subscription(Generic[T]):
+    """Interest in a subject, renewed with every connection."""
+
+    def __init__(self, bus: Bus, subject: str, type_: type[T], callback: Callable[[T], None]) -> None:
+        self._bus = bus
+        self._decode = msgspec.json.Decoder(type_).decode
+        self._callback = callback
+        self.subject = subject
+
+    async def on_message(self, message: Msg) -> None:
+        """Decode and hand on one message; nothing it contains, and no failure of the callback, gets further."""
+        try:
+            body = self._decode(message.data)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            _log.warning("bus_message_undecodable", subject=message.subject, error=str(error))
+            return
+        try:
+            self._callback(body)
+        except Exception:
+            _log.exception("bus_callback_failed", subject=message.subject)
+
+    async def unsubscribe(self) -> None:
+        """Receive nothing more."""
+        await self._bus.unsubscribe(self)
+
+
+class Bus:
+    """A connection to NATS that is kept up; make it with `connect`."""
+
+    def __init__(self, servers: list[str], name: str, token: str | None) -> None:
+        self._servers = servers
+        self._name = name
+        self._token = token
+        self._client: Client | None = None
+        self._outbox: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(MAX_QUEUED_MESSAGES)
+        self._subscriptions: dict[Subscription[msgspec.Struct], object] = {}
+        self._up = asyncio.Event()
+        self._error: Exception | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._connected_since: float | None = None
+        self.dropped = 0
+
+    @classmethod
+    async def connect(cls, url: str, *, name: str, token: str | None = None) -> Bus:
+        """Start connecting to `url` and return at once, whether a server is there or not.
+
+        `url` may list several servers with commas. `name` is shown by the server's monitoring. Raises `BusUrlError`.
+        """
+        servers = [part.strip() for part in url.split(",")]
+        for server in servers:
+            _check_url(server)
+        bus = cls(servers, name, token)
+        bus._keeper = asyncio.create_task(bus._keep_connected(), name=f"bus {name}")
+        return bus
+
+    @property
+    def connected(self) -> bool:
+        """Whether what is published now goes out."""
+        return self._connected_since is not None and self._client is not None and self._client.is_connected
+
+    @property
+    def connected_since(self) -> float | None:
+        """When the present connection was made, in the event loop's time; None without one."""
+        return self._connected_since if self.connected else None
+
+    async def wait_connected(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds for a connection; say whether there is one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._up.wait()
+        return self.connected
+
+    def publish(self, subject: str, message: msgspec.Struct) -> None:
+        """Send `message` if there is a connection, else drop it (counted in `dropped`)."""
+        client = self._client
+        if not self.connected or client is None or client.pending_data_size > MAX_PENDING_BYTES:
+            self.dropped += 1
+            return
+        try:
+            self._outbox.put_nowait((subject, _encode(message)))
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    async def subscribe(self, subject: str, type_: type[T], callback: Callable[[T], None]) -> Subscription[T]:
+        """Have `callback` called with each message on `subject`, now and after every reconnect.
+
+        The callback must not block. A body that is no `type_` is logged and dropped.
+        """
+        subscription = Subscription(self, subject, type_, callback)
+        self._subscriptions[subscription] = None  # type: ignore[index]
+        client = self._client
+        if self.connected and client is not None:
+            with contextlib.suppress(NatsError, OSError, TimeoutError):
+                await self._attach(client, subscription)  # type: ignore[arg-type]
+                await client.flush(CONNECT_SECONDS)
+        return subscription
+
+    async def unsubscribe(self, subscription: Subscription[T]) -> None:
+        """Give up a subscription of this bus."""
+        attached = self._subscriptions.pop(subscription, None)  # type: ignore[call-overload]
+        if attached is not None and self.connected:
+            with contextlib.suppress(NatsError, OSError, TimeoutError):
+                await attached.unsubscribe()
+
+    async def close(self) -> None:
+        """Send what is queued, close the connection, and make no other."""
+        client = self._client
+        if self.connected and client is not None:
+            with contextlib.suppress(TimeoutError, NatsError, OSError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._outbox.join()
+                    await client.flush()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+            self._keeper = None
+
+    async def _keep_connected(self) -> None:
+        attempt = 0
+        while True:
+            lost = asyncio.Event()
+            client = Client()
+            try:
+                await self._establish(client, lost)
+                attempt = 0
+                await self._serve(client, lost)
+            except (OSError, NatsError, TimeoutError) as error:
+                reason = self._error or error
+                _log.log(
+                    30 if attempt == 0 else 10,
+                    "bus_unreachable",
+                    servers=self._shown,
+                    reason=str(reason),
+                    attempt=attempt,
+                )
+            finally:
+                self._up.clear()
+                self._client, self._connected_since = None, None
+                await _close_client(client)
+            await asyncio.sleep(reconnect_delay(attempt, random.random()))
+            attempt += 1
+
+    @property
+    def _shown(self) -> str:
+        return ",".join(_without_password(server) for server in self._servers)
+
+    async def _establish(self, client: Client, lost: asyncio.Event) -> None:
+        async def on_error(error: Exception) -> None:
+            self._error = error
+
+        async def on_end() -> None:
+            lost.set()
+
+        self._error = None
+        async with asyncio.timeout(2 * CONNECT_SECONDS):
+            await client.connect(
+                self._servers,
+                name=self._name,
+                token=self._token,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=CONNECT_SECONDS,
+                ping_interval=PING_SECONDS,
+                max_outstanding_pings=MAX_OUTSTANDING_PINGS,
+                pending_size=-1,
+                error_cb=on_error,
+                disconnected_cb=on_end,
+                closed_cb=on_end,
+            )
+            for subscription in tuple(self._subscriptions):
+                await self._attach(client, subscription)
+            await client.flush()
+
+    async def _attach(self, client: Client, subscription: Subscription[msgspec.Struct]) -> None:
+        self._subscriptions[subscription] = await client.subscribe(
+            subscription.subject, cb=subscription.on_message
+        )
+
+    async def _serve(self, client: Client, lost: asyncio.Event) -> None:
+        self._outbox = asyncio.Queue(MAX_QUEUED_MESSAGES)
+        self._client, self._connected_since = client, asyncio.get_running_loop().time()
+        self._up.set()
+        _log.info("bus_connected", server=_without_password(str(client.connected_url.geturl())))
+        pump = asyncio.create_task(self._pump(client, self._outbox))
+        try:
+            while client.is_connected and not lost.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        await lost.wait()
+        finally:
+            pump.cancel()
+        _log.warning("bus_lost", servers=self._shown, reason=str(self._error or "closed by the server"))
+
+    async def _pump(self, client: Client, outbox: asyncio.Queue[tuple[str, bytes]]) -> None:
+        while True:
+            subject, body = await outbox.get()
+            try:
+                await client.publish(subject, body)
+            except (NatsError, OSError) as error:
+                self.dropped += 1
+                _log.debug("bus_publish_failed", subject=subject, error=str(error) or type(error).__name__)
+            finally:
+                outbox.task_done()
+
+
+async def _close_client(client: Client) -> None:
+    with contextlib.suppress(TimeoutError, NatsError, OSError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await client.close()
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("nats", "tls", "ws", "wss") and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise BusUrlError(url)
+
+
+def _without_password(url: str) -> str:
+    return url.rpartition("@")[2] if "@" in url else url

@@ -1,0 +1,89 @@
+"""How a Copydesk process begins and ends: with its parent, and on the first SIGTERM in an orderly way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import uvloop
+from copydesk.common.errors import CopydeskError
+from copydesk.common.telemetry import get_logger
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+_log = get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class ParentDeathError(CopydeskError):
+    """The kernel refused to tie this process to its parent; `code` is the errno."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(code)}")
+
+
+def die_with_parent(parent: int | None = None, *, signum: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send this process `signum` when its parent ends, however it ends.
+
+    Pass the parent's process id if you can: a parent that was gone before this call is then noticed, and the signal
+    is raised at once. Without it only a parent that goes during the call is noticed. Call it early in the child, not
+    between fork and exec. Beware that the kernel means the parent's *thread*: start children from one that stays.
+    Linux only; elsewhere it does nothing. Raises `ParentDeathError`.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    expected = os.getppid() if parent is None else parent
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signum), 0, 0, 0) != 0:
+        raise ParentDeathError(ctypes.get_errno())
+    if os.getppid() != expected:
+        signal.raise_signal(signum)
+
+
+async def run_until_signal(work: Coroutine[Any, Any, object] | None = None) -> signal.Signals | None:
+    """Wait for SIGTERM or SIGINT and return it; with `work`, run that meanwhile, and cancel it on the signal.
+
+    Returns when `work` has ended, with None if it ended by itself; what it raises is raised here. From the first
+    signal on, a second one ends the process at once with status 128 + its number, also after this has returned, so
+    that a shut-down that hangs can be cut short.
+    """
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[signal.Signals] = loop.create_future()
+    for signum in STOP_SIGNALS:
+        loop.add_signal_handler(signum, _on_signal, stop, signum)
+    if work is None:
+        return await stop
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return stop.result() if stop.done() else None
+
+
+def _on_signal(stop: asyncio.Future[signal.Signals], signum: signal.Signals) -> None:
+    if stop.done():
+        _log.warning("forced_exit", signal=signum.name)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(128 + signum)
+    _log.info("stopping", signal=signum.name)
+    stop.set_result(signum)
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end on a uvloop event loop."""
+    return uvloop.run(main)

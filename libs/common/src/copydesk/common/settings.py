@@ -1,0 +1,76 @@
+"""Settings from environment variables, checked once, at start.
+
+A service declares one class of them::
+
+    class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
+        debounce_ms: int = Field(50, ge=0, description="Milliseconds to wait for more changes; 50 because ...")
+
+and calls `load_settings(EdsSettings)` first thing in its main.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TypeVar, get_args
+
+from pydantic import SecretBytes, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+EXIT_BAD_SETTINGS = 2
+
+_SECRET_WORDS = ("token", "secret", "password", "key")
+
+
+class ServiceSettings(BaseSettings):
+    """The base of every service's settings: frozen, read from the environment only."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, validate_default=True)
+
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def load_settings(cls: type[S], **overrides: object) -> S:
+    """Read and check the settings; `overrides` (by field name) win over the environment.
+
+    If any value is bad, say for each which variable it is, what it holds and what was expected, on standard error,
+    and raise `SystemExit(2)`. Values of secrets are not shown.
+    """
+    try:
+        return cls(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        complaints = [_complaint(cls, detail) for detail in error.errors(include_url=False)]
+    except SettingsError as error:
+        complaints = [f"{cls.__name__}: {error}"]
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    raise SystemExit(EXIT_BAD_SETTINGS)
+
+
+def variable_name(cls: type[ServiceSettings], field: str) -> str:
+    """Return the environment variable that `field` is read from."""
+    return f"{cls.model_config.get('env_prefix', '')}{field}".upper()
+
+
+def _complaint(cls: type[ServiceSettings], detail: ErrorDetails) -> str:
+    if not detail["loc"]:
+        return f"{cls.__name__}: {detail['msg']}"
+    field = str(detail["loc"][0])
+    variable = variable_name(cls, field)
+    info = cls.model_fields.get(field)
+    meaning = f" ({info.description})" if info is not None and info.description else ""
+    if detail["type"] == "missing":
+        return f"{variable} is not set, and it must be{meaning}"
+    shown = "(hidden)" if _is_secret(field, info) else repr(detail["input"])
+    return f"{variable}={shown}: {detail['msg']}{meaning}"
+
+
+def _is_secret(field: str, info: FieldInfo | None) -> bool:
+    if any(word in field.lower().split("_") for word in _SECRET_WORDS):
+        return True
+    if info is None:
+        return False
+    types = (info.annotation, *get_args(info.annotation))
+    return any(kind in (SecretStr, SecretBytes) for kind in types)
