@@ -1,1 +1,4 @@
-"""Inference pods: RPC workers and the native engine."""
+"""Inference pods: `python -m copydesk.inference` runs one.
+
+This package's own imports stay light: only the engine process pays for torch.
+"""

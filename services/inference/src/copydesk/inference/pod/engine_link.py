@@ -1,0 +1,127 @@
+"""A worker's connection to the engine: remade for as long as the worker lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+from collections.abc import Callable
+
+from copydesk.common.messages import EndpointState
+from copydesk.common.rpc import Channel, Fault, Load, Priority, Response, RpcError, Status, UnixAddress
+from copydesk.common.telemetry import get_logger
+from copydesk.inference.pod.lifecycle import Backoff, plan_restart
+
+_log = get_logger(__name__)
+_RECONNECT = Backoff(first=0.02, cap=0.5, healthy_after=1.0)
+
+ENGINE_UNAVAILABLE = Fault("engine_unavailable", "the engine of this pod is starting or was lost")
+
+
+class EngineLink:
+    """Requests to the engine, and what is known of it.
+
+    The load is what the engine last said, on an answer or a ping, plus what this worker has sent it since;
+    `refresh` is the time between pings in seconds, which tell of what other workers do.
+    """
+
+    def __init__(self, path: str, *, name: str, token: str, refresh: float) -> None:
+        self._address = UnixAddress(path)
+        self._name = name
+        self._token = token
+        self._refresh = refresh
+        self._channel: Channel | None = None
+        self._sent = 0
+        self._accounted = 0
+        self.digest = ""
+
+    @property
+    def state(self) -> EndpointState:
+        """Ready when the engine is there, else warming."""
+        return EndpointState.READY if self._open_channel() else EndpointState.WARMING
+
+    @property
+    def load(self) -> Load:
+        """How busy the engine is, as far as this worker knows."""
+        channel = self._channel
+        if channel is None:
+            return Load()
+        last = channel.load
+        return Load(last.running, last.queued + self._sent - self._accounted, last.capacity, last.step_ms)
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        deadline_ms: int,
+        priority: Priority,
+        on_reply: Callable[[Response], None],
+    ) -> Callable[[], None] | None:
+        """Send a request; return what cancels it, or None when there is no engine to send it to."""
+        channel = self._open_channel()
+        if channel is None:
+            return None
+        self._sent += 1
+        request_id = channel.send(
+            payload,
+            deadline_ms=deadline_ms,
+            priority=priority,
+            on_reply=functools.partial(self._answered, channel, on_reply),
+        )
+        return functools.partial(channel.cancel, request_id)
+
+    async def run(self) -> None:
+        """Connect, and connect again, until cancelled."""
+        failures = 0
+        while True:
+            lived = await self._live_once()
+            failures, delay = _next_try(failures, lived)
+            await asyncio.sleep(delay)
+
+    async def _live_once(self) -> float:
+        gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            channel = await Channel.open(
+                self._address, name=self._name, token=self._token, on_close=lambda _: gone.set()
+            )
+        except RpcError as error:
+            _log.debug("engine_not_there", error=str(error))
+            return 0.0
+        self._channel, self._accounted, self.digest = channel, self._sent, channel.peer.digest
+        _log.info("engine_connected", digest=self.digest)
+        try:
+            await self._stay_informed(channel, gone)
+        finally:
+            self._channel = None
+            await channel.close()
+        _log.warning("engine_lost")
+        return loop.time() - began
+
+    async def _stay_informed(self, channel: Channel, gone: asyncio.Event) -> None:
+        while not gone.is_set():
+            sent = self._sent
+            with contextlib.suppress(RpcError):
+                await channel.ping()
+                self._accounted = max(self._accounted, sent)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh):
+                    await gone.wait()
+
+    def _open_channel(self) -> Channel | None:
+        channel = self._channel
+        return None if channel is None or channel.closed or channel.draining else channel
+
+    def _answered(self, channel: Channel, on_reply: Callable[[Response], None], response: Response) -> None:
+        if response.status is Status.UNAVAILABLE:
+            response = Response(response.id, response.status, response.load, fault=ENGINE_UNAVAILABLE)
+        elif channel is self._channel:
+            self._accounted = self._sent
+        on_reply(response)
+
+
+def _next_try(failures: int, lived: float) -> tuple[int, float]:
+    restart = plan_restart(_RECONNECT, failures=failures, lived=lived, chance=random.random())
+    return restart.failures, restart.delay

@@ -1,0 +1,81 @@
+"""The engine process: holds the weights, steps the engine, answers the workers over a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from copydesk.common.messages import EndpointState
+from copydesk.common.process import run_until_signal
+from copydesk.common.rpc import PROTOCOL_VERSION, Hello, RpcServer, UnixAddress
+from copydesk.common.telemetry import get_logger
+from copydesk.inference.engine import Engine
+from copydesk.inference.pod.engine_calls import EngineCalls
+from copydesk.inference.pod.engine_loading import load_engine
+from copydesk.inference.pod.metrics import EngineMetrics
+from copydesk.inference.pod.step_loop import StepLoop
+from copydesk.inference.settings import InferenceSettings
+
+_log = get_logger(__name__)
+_STOP_SECONDS = 2.0
+_CRASHED = 70  # EX_SOFTWARE of sysexits.h; anything but 0 and 2 lets the supervisor restart the engine
+
+
+async def serve_engine(settings: InferenceSettings, socket: str) -> int:
+    """Load the model, then answer on `socket` until SIGTERM; return the exit code.
+
+    The socket appears only once the model is loaded: whoever gets an answer there has a working engine. Raises
+    `CannotStartError`.
+    """
+    loop = asyncio.get_running_loop()
+    engine, digest = await asyncio.to_thread(load_engine, settings)
+    crashed: asyncio.Future[Exception] = loop.create_future()
+    metrics = EngineMetrics()
+    steps = StepLoop(engine, loop=loop, on_crash=crashed.set_result, on_step=metrics.step_seconds.observe)
+    server = RpcServer(
+        EngineCalls(engine, steps, metrics).handle,
+        hello=lambda: _hello(settings, engine, digest),
+        load=engine.load,
+        token=settings.rpc_token.get_secret_value(),
+    )
+    steps.start()
+    await server.start(UnixAddress(socket))
+    _log.info("engine_ready", digest=digest, capacity=engine.capacity, context=engine.context)
+    code = await _run(steps, crashed, step_limit=settings.step_timeout_ms / 1000)
+    await server.close()
+    steps.stop(_STOP_SECONDS)
+    return code
+
+
+async def _run(steps: StepLoop, crashed: asyncio.Future[Exception], *, step_limit: float) -> int:
+    watch = asyncio.create_task(_watch_steps(steps, step_limit))
+    signalled = asyncio.create_task(run_until_signal())
+    ends: set[asyncio.Future[Any]] = {crashed, signalled}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    watch.cancel()
+    signalled.cancel()
+    if not crashed.done():
+        return 0
+    _log.error("engine_crashed", exc_info=crashed.result())
+    return _CRASHED
+
+
+def _hello(settings: InferenceSettings, engine: Engine, digest: str) -> Hello:
+    return Hello(
+        PROTOCOL_VERSION,
+        peer="engine",
+        model=settings.model,
+        digest=digest,
+        capacity=engine.capacity,
+        state=EndpointState.READY,
+    )
+
+
+async def _watch_steps(steps: StepLoop, limit: float) -> None:
+    while True:
+        await asyncio.sleep(limit / 10)
+        if steps.step_age() > limit:
+            _log.error("engine_hung", step_s=round(steps.step_age(), 1), limit_s=limit)
+            # The thread cannot be ended, and an orderly exit would wait for what it holds.
+            os._exit(_CRASHED)

@@ -1,0 +1,91 @@
+"""What a pod counts, for Prometheus.
+
+Each child counts for itself, in the files of `prometheus_client`'s multiprocess mode, and the supervisor serves
+their sum: counts then survive the child that made them. Gauges are the supervisor's own, from the pings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from copydesk.common.messages import EndpointState
+from copydesk.common.rpc.frames import Load, Status
+from copydesk.common.telemetry import serve_metrics
+from copydesk.inference.pod.failure import CannotStartError
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+
+MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_REQUEST_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class EngineMetrics:
+    """Counted in the engine process."""
+
+    def __init__(self) -> None:
+        self.step_seconds = Histogram(
+            "copydesk_inference_step_seconds", "Duration of an engine step.", buckets=_STEP_BUCKETS
+        )
+        self.prompt_tokens = Counter(
+            "copydesk_inference_prompt_tokens", "Prompt tokens of the requests that were answered."
+        )
+        self.completion_tokens = Counter(
+            "copydesk_inference_completion_tokens", "Tokens generated for the requests that were answered."
+        )
+
+
+class WorkerMetrics:
+    """Counted in each worker process."""
+
+    def __init__(self) -> None:
+        self._requests = Counter(
+            "copydesk_inference_requests", "Requests that ended, by how they ended.", ["status"]
+        )
+        self._seconds = Histogram(
+            "copydesk_inference_request_seconds",
+            "Time from a request's arrival to its answer, for those that were answered.",
+            buckets=_REQUEST_BUCKETS,
+        )
+
+    def ended(self, status: Status, seconds: float) -> None:
+        """Count one request; only answers enter the histogram, or quick failures would look like good service."""
+        self._requests.labels(status.name.lower()).inc()
+        if status is Status.OK:
+            self._seconds.observe(seconds)
+
+
+class PodMetrics:
+    """Counted in the supervisor, and served together with what its children count."""
+
+    def __init__(self, children: Path) -> None:
+        self._registry = CollectorRegistry()
+        MultiProcessCollector(self._registry, path=str(children))  # type: ignore[no-untyped-call]
+        self._restarts = Counter(
+            "copydesk_inference_restarts", "Restarts of the pod's processes.", ["child"], registry=self._registry
+        )
+        self._running = self._gauge("running", "Requests that the engine is working on.")
+        self._queued = self._gauge("queued", "Requests that wait for a slot.")
+        self._capacity = self._gauge("capacity", "Requests that can run side by side.")
+        self._ready = self._gauge("ready", "1 when the pod takes requests, else 0.")
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"copydesk_inference_{name}", text, registry=self._registry)
+
+    def restarted(self, child: str) -> None:
+        """Count a restart of `child`."""
+        self._restarts.labels(child).inc()
+
+    def observe(self, load: Load, state: EndpointState) -> None:
+        """Set the gauges."""
+        self._running.set(load.running)
+        self._queued.set(load.queued)
+        self._capacity.set(load.capacity)
+        self._ready.set(state is EndpointState.READY)
+
+    def serve(self, host: str, port: int) -> None:
+        """Serve the metrics over HTTP, unless `port` is 0; raises `CannotStartError`."""
+        try:
+            serve_metrics(port, host, registry=self._registry)
+        except OSError as error:
+            raise CannotStartError("METRICS_PORT", f"cannot listen on {host}:{port}: {error.strerror}") from error

@@ -1,0 +1,185 @@
+"""The supervisor: a light process that owns the port, keeps the children, and speaks for the pod.
+
+It loads no model and no torch: what may crash or run out of memory runs in children, which it can replace while
+the port, and the connections that wait on it, stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+
+from copydesk.common.bus import Bus, BusUrlError
+from copydesk.common.messages import EndpointState
+from copydesk.common.process import run_until_signal
+from copydesk.common.rpc.frames import Load
+from copydesk.common.telemetry import get_logger
+from copydesk.inference.pod.child import ChildSpec
+from copydesk.inference.pod.failure import CannotStartError, FailureNote
+from copydesk.inference.pod.keeper import Keeper
+from copydesk.inference.pod.lifecycle import Patience, pod_state
+from copydesk.inference.pod.listener import advertised_host, listen
+from copydesk.inference.pod.metrics import MULTIPROCESS_VARIABLE, PodMetrics
+from copydesk.inference.pod.reports import PodIdentity, PodStatus, Reporter, pod_name
+from copydesk.inference.pod.runtime import RuntimeDirectory
+from copydesk.inference.settings import InferenceSettings
+
+_log = get_logger(__name__)
+_END_SECONDS = 5.0
+_WORKER_START_SECONDS = 60.0
+
+
+def identity(settings: InferenceSettings, port: int, started_at: float) -> PodIdentity:
+    """Return who the pod is, now that its port is known."""
+    return PodIdentity(
+        model=settings.model,
+        pod=pod_name(settings.pod, port),
+        zone=settings.zone,
+        host=advertised_host(settings.host, settings.advertise_host),
+        port=port,
+        started_at=started_at,
+    )
+
+
+def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory) -> ChildSpec:
+    """Describe the engine process; its threads are set before any library that counts cores is loaded."""
+    threads = str(settings.thread_count())
+    return ChildSpec(
+        name="engine",
+        arguments=("engine", f"--runtime={runtime.path}"),
+        socket=runtime.socket("engine"),
+        patience=Patience(settings.start_timeout_ms / 1000, settings.answer_timeout_ms / 1000),
+        environment={
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            MULTIPROCESS_VARIABLE: str(runtime.metrics),
+        },
+    )
+
+
+def worker_spec(settings: InferenceSettings, runtime: RuntimeDirectory, index: int, fd: int) -> ChildSpec:
+    """Describe one worker; it tokenises sentence by sentence, so that threads of the tokenizer gain nothing."""
+    name = f"worker-{index}"
+    return ChildSpec(
+        name=name,
+        arguments=("worker", f"--runtime={runtime.path}", f"--name={name}", f"--listen-fd={fd}"),
+        socket=runtime.socket(name),
+        patience=Patience(_WORKER_START_SECONDS, settings.answer_timeout_ms / 1000),
+        environment={"TOKENIZERS_PARALLELISM": "false", MULTIPROCESS_VARIABLE: str(runtime.metrics)},
+        inherited=(fd,),
+    )
+
+
+class Pod:
+    """The children of one pod and what is known of them."""
+
+    def __init__(
+        self,
+        settings: InferenceSettings,
+        listener: socket.socket,
+        runtime: RuntimeDirectory,
+        metrics: PodMetrics,
+        reporter: Reporter,
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._runtime = runtime
+        self._metrics = metrics
+        self._reporter = reporter
+        self._changed = asyncio.Event()
+        self._draining = False
+        self._logged: EndpointState | None = None
+        self._engine = self._keeper(engine_spec(settings, runtime))
+        self._workers = [
+            self._keeper(worker_spec(settings, runtime, index, listener.fileno()))
+            for index in range(settings.workers)
+        ]
+
+    def _keeper(self, spec: ChildSpec) -> Keeper:
+        return Keeper(
+            spec,
+            note=FailureNote(self._runtime.path, spec.name),
+            token=self._settings.rpc_token.get_secret_value(),
+            interval=self._settings.report_interval_ms / 1000,
+            on_change=self._changed.set,
+            on_restart=self._metrics.restarted,
+        )
+
+    def status(self) -> PodStatus:
+        """Return the pod's state, load and digest, as the children last told them."""
+        engine = self._engine.answer
+        state = pod_state(
+            draining=self._draining,
+            engine_answers=engine is not None,
+            workers=[worker.answer.pong.state if worker.answer else None for worker in self._workers],
+        )
+        load = engine.pong.load if engine else Load(capacity=self._settings.slots)
+        return PodStatus(state, load, engine.digest if engine else "")
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then drain for as long as the settings allow.
+
+        A second signal ends the process at once, and the children with it. Raises `PermanentFailureError`, with
+        every child ended, when one of them cannot start.
+        """
+        keepers = [asyncio.create_task(keeper.run()) for keeper in (self._engine, *self._workers)]
+        tasks = {*keepers, asyncio.create_task(self._report())}
+        signalled = asyncio.create_task(run_until_signal())
+        try:
+            done, _ = await asyncio.wait({*tasks, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done & tasks:
+                task.result()
+            await self._drain()
+        finally:
+            await self._end()
+            for task in (*tasks, signalled):
+                task.cancel()
+            await asyncio.gather(*tasks, signalled, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        self._draining = True
+        self._changed.set()
+        # Connections must fail now rather than wait for a worker that will not come.
+        self._listener.close()
+        grace = self._settings.drain_timeout_ms / 1000 + _END_SECONDS
+        await asyncio.gather(*(worker.stop(grace) for worker in self._workers))
+
+    async def _end(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        await asyncio.gather(*(worker.stop(_END_SECONDS) for worker in self._workers))
+        await self._engine.stop(_END_SECONDS)
+
+    async def _report(self) -> None:
+        interval = self._settings.report_interval_ms / 1000
+        while True:
+            self._changed.clear()
+            status = self.status()
+            if status.state is not self._logged:
+                _log.info("pod_state", state=status.state.value, digest=status.digest)
+                self._logged = status.state
+            self._metrics.observe(status.load, status.state)
+            self._reporter.publish(status)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._changed.wait()
+
+
+async def supervise(settings: InferenceSettings) -> None:
+    """Run a pod until SIGTERM or SIGINT; raises `CannotStartError` and `PermanentFailureError`."""
+    with listen(settings.host, settings.port) as listener, RuntimeDirectory() as runtime:
+        who = identity(settings, listener.getsockname()[1], time.time())
+        metrics = PodMetrics(runtime.metrics)
+        metrics.serve(settings.host, settings.metrics_port)
+        try:
+            bus = await Bus.connect(settings.nats_url, name=f"pod {who.pod}")
+        except BusUrlError as error:
+            raise CannotStartError("NATS_URL", str(error)) from error
+        _log.info("pod_listening", pod=who.pod, model=who.model, host=who.host, port=who.port)
+        try:
+            await Pod(settings, listener, runtime, metrics, Reporter(bus, who)).run()
+        finally:
+            await bus.close()
+    _log.info("pod_ended", pod=who.pod)

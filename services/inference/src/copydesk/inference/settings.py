@@ -1,0 +1,174 @@
+"""The settings of a pod: environment variables that start with `COPYDESK_INFERENCE_`."""
+
+from __future__ import annotations
+
+import enum
+import os
+from pathlib import Path
+
+from copydesk.common.messages import InvalidNameError, subject_token
+from copydesk.common.settings import ServiceSettings
+from pydantic import Field, SecretStr, field_validator
+
+ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
+
+
+class Dtype(enum.StrEnum):
+    """The arithmetic of the engine; `auto` takes what the checkpoint was saved in."""
+
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class LogLevel(enum.StrEnum):
+    """The least severe event that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
+    """What a pod serves, where, and how much of the machine it takes. Times are in milliseconds."""
+
+    model: str = Field(
+        default="gec-en",
+        description="Name of the model, as gateways ask for it; gec-en is the model that Copydesk comes with.",
+    )
+    model_dir: Path = Field(
+        description="Hugging Face directory of the model (config.json, tokenizer.json, *.safetensors). There is "
+        "no default, since a pod without a model serves nothing.",
+    )
+    host: str = Field(
+        default="127.0.0.1",
+        description="Address to listen on; loopback, since the protocol is meant for a private network only.",
+    )
+    advertise_host: str = Field(
+        default="",
+        description="Host that gateways connect to. Empty: HOST, or this machine's name where HOST is a wildcard.",
+    )
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="TCP port for gateways. 0 takes a free one, which load reports then tell.",
+    )
+    pod: str = Field(
+        default="",
+        description="Name of this pod, unique in the fleet. Empty: the machine's name and the port.",
+    )
+    zone: str = Field(
+        default="",
+        description="Failure zone of this pod, so that gateways can prefer their own; empty where there are none.",
+    )
+    nats_url: str = Field(
+        default="nats://127.0.0.1:4222",
+        description="Where load reports go: the default port of a NATS server on this machine.",
+    )
+    threads: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="Threads of the engine's arithmetic. 0: one for each core that this process may run on; pods "
+        "that share a machine should share its cores.",
+    )
+    dtype: Dtype = Field(
+        default=Dtype.AUTO,
+        description="Arithmetic of the engine: auto, float32 or bfloat16. auto: as the checkpoint was saved.",
+    )
+    slots: int = Field(
+        default=32,
+        ge=1,
+        le=1024,
+        description="Requests that run side by side. On two cores, more than 32 make each of them slower without "
+        "finishing more in total.",
+    )
+    context: int = Field(
+        default=512,
+        ge=8,
+        le=131072,
+        description="Tokens of one request, prompt and answer together; a sentence of 50 tokens needs about 130, "
+        "and memory for the cache grows with it.",
+    )
+    queue: int = Field(
+        default=256,
+        ge=0,
+        le=65536,
+        description="Requests that may wait for a slot; what comes after them is refused at once. The default is "
+        "eight rounds of the slots, more than a patient deadline allows.",
+    )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that tokenise and talk to gateways. One keeps up with an engine on a CPU.",
+    )
+    rpc_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="Secret that gateways must show; empty asks for none, which is right on loopback only.",
+    )
+    metrics_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port of the Prometheus metrics, on HOST; 0 serves none, so that pods on one machine do not "
+        "clash.",
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO,
+        description="Least severe event that is logged: debug, info, warning or error.",
+    )
+    report_interval_ms: int = Field(
+        default=250,
+        ge=10,
+        le=10_000,
+        description="Time between load reports, and between pings of the pod's own processes. Autoscaler and "
+        "discovery count on 250.",
+    )
+    start_timeout_ms: int = Field(
+        default=600_000,
+        ge=100,
+        description="How long the engine may take to load the model before it counts as hung; large checkpoints "
+        "on a slow disk take minutes.",
+    )
+    answer_timeout_ms: int = Field(
+        default=5_000,
+        ge=100,
+        description="How long a process of the pod may leave pings unanswered before it is killed and restarted. "
+        "Long enough for a machine that is short of time, short enough for people who wait.",
+    )
+    step_timeout_ms: int = Field(
+        default=60_000,
+        ge=100,
+        description="How long one step of the engine may take before the engine counts as hung and is restarted; "
+        "no honest step comes near it.",
+    )
+    drain_timeout_ms: int = Field(
+        default=25_000,
+        ge=0,
+        description="How long accepted requests may still take once the pod is told to end; below the 30 s that "
+        "Kubernetes grants.",
+    )
+
+    @field_validator("model", "pod")
+    @classmethod
+    def _stands_in_a_subject(cls, name: str) -> str:
+        if not name:
+            return name
+        try:
+            return subject_token(name)
+        except InvalidNameError as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("model")
+    @classmethod
+    def _is_named(cls, name: str) -> str:
+        if not name:
+            raise ValueError("expected the name of a model")
+        return name
+
+    def thread_count(self) -> int:
+        """Return the number of the engine's threads, with 0 resolved to the cores of this process."""
+        return self.threads or len(os.sched_getaffinity(0))

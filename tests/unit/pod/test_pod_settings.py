@@ -1,0 +1,56 @@
+import os
+from pathlib import Path
+
+import pytest
+from copydesk.common.settings import load_settings
+from copydesk.inference.settings import Dtype, InferenceSettings
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("COPYDESK_INFERENCE_")]:
+        monkeypatch.delenv(name)
+
+
+def test_a_model_directory_is_all_that_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COPYDESK_INFERENCE_MODEL_DIR", "/models/gec-en")
+    settings = load_settings(InferenceSettings)
+    assert settings.model_dir == Path("/models/gec-en")
+    assert (settings.host, settings.port, settings.dtype) == ("127.0.0.1", 0, Dtype.AUTO)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("DTYPE", "float16", "'auto', 'float32' or 'bfloat16'"),
+        ("PORT", "70000", "less than or equal to 65535"),
+        ("SLOTS", "0", "greater than or equal to 1"),
+        ("MODEL", "gec.en", "'gec.en' is no valid name"),
+        ("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_a_bad_value_names_its_variable_and_what_was_expected(
+    variable: str,
+    value: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COPYDESK_INFERENCE_MODEL_DIR", "/models/gec-en")
+    monkeypatch.setenv(f"COPYDESK_INFERENCE_{variable}", value)
+    with pytest.raises(SystemExit) as exit_info:
+        load_settings(InferenceSettings)
+    assert exit_info.value.code == 2
+    complaint = capsys.readouterr().err
+    assert f"COPYDESK_INFERENCE_{variable}" in complaint
+    assert expected in complaint
+
+
+def test_zero_threads_stand_for_the_cores_of_this_process() -> None:
+    settings = InferenceSettings(model_dir=Path("/models"))
+    assert settings.thread_count() == len(os.sched_getaffinity(0))
+    assert InferenceSettings(model_dir=Path("/models"), threads=3).thread_count() == 3
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [name for name, field in InferenceSettings.model_fields.items() if not field.description] == []
