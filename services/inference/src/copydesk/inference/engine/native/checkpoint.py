@@ -1,0 +1,83 @@
+"""Reads named tensors out of a Hugging Face directory: one safetensors file, or shards with an index."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import torch
+from copydesk.inference.engine.native.errors import (
+    MissingTensorError,
+    TensorMismatchError,
+    UnreadableModelError,
+)
+from safetensors import SafetensorError, safe_open
+
+_SINGLE = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class _Index(msgspec.Struct, frozen=True):
+    weight_map: dict[str, str]
+
+
+class CheckpointReader:
+    """A context manager over the open files; tensors are read one at a time."""
+
+    def __init__(self, directory: Path, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._stack = ExitStack()
+        self._file_of: dict[str, Any] = {}
+        with self._stack:
+            for path in _files(directory):
+                self._open(path)
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self) -> CheckpointReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def tensor(self, name: str, *shape: int) -> torch.Tensor:
+        """Read one tensor, a private copy of it, in the reader's dtype.
+
+        Raises:
+            MissingTensorError: there is none of that name.
+            TensorMismatchError: it has another shape, or is not stored as floating point numbers.
+        """
+        if name not in self._file_of:
+            raise MissingTensorError(name)
+        stored: torch.Tensor = self._file_of[name].get_tensor(name)
+        if tuple(stored.shape) != shape:
+            raise TensorMismatchError(name, f"of shape {list(stored.shape)}", str(list(shape)))
+        if stored.dtype not in _DTYPES:
+            raise TensorMismatchError(name, f"of type {stored.dtype}", "float32, bfloat16 or float16")
+        return stored.to(self._dtype, copy=True)
+
+    def _open(self, path: Path) -> None:
+        try:
+            file = self._stack.enter_context(safe_open(path, framework="pt"))
+        except (OSError, SafetensorError) as error:
+            raise UnreadableModelError(path, str(error)) from error
+        self._file_of.update(dict.fromkeys(file.keys(), file))
+
+
+def _files(directory: Path) -> list[Path]:
+    index = directory / _INDEX
+    if not index.is_file():
+        return [directory / _SINGLE]
+    try:
+        names = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnreadableModelError(index, str(error)) from error
+    for name in names:
+        if Path(name).name != name:
+            raise UnreadableModelError(index, f"names a file outside the directory: {name!r}")
+    return [directory / name for name in sorted(names)]

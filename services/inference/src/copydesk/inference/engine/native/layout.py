@@ -1,0 +1,129 @@
+"""How the runs of one step are laid out: pure lists of numbers, no tensors.
+
+All tokens of a step form one flat sequence, over which every linear map goes at once. Attention alone needs
+rectangles: runs of similar length form a group [rows, width], each row a slot of the cache and each cell a
+query token. A group over neighbouring slots reads the cache in place; only scattered slots are gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+_REACH_STEP = 32  # attention reads a multiple of this many positions: few distinct shapes, little waste
+_SPAN_WASTE = 1.5  # reading idle slots in between is cheaper than gathering, up to this ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """New tokens of one request: they go to `slot` from position `start` on.
+
+    With `samples`, the token that follows the last of them is wanted.
+    """
+
+    request_id: int
+    slot: int
+    start: int
+    tokens: Sequence[int]
+    samples: bool
+
+    @property
+    def end(self) -> int:
+        """The position after the last token."""
+        return self.start + len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs that attend together, over flat tokens `first` to `last` (exclusive).
+
+    `slots` names the rows' slots; `contiguous` says that they follow one another. `reach` is how many positions of
+    them are read, `positions` the last one that each cell sees. `cells` says, for each flat token of the group,
+    which cell it is, and `sources`, for each cell, which token fills it; both are None when they are the same.
+    """
+
+    first: int
+    last: int
+    width: int
+    reach: int
+    slots: tuple[int, ...]
+    contiguous: bool
+    positions: list[int]
+    cells: list[int] | None
+    sources: list[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The runs in flat order, their groups, and which flat tokens are sampled after."""
+
+    runs: tuple[Run, ...]
+    groups: tuple[Group, ...]
+    sampled: list[int]
+
+
+def lay_out(runs: Iterable[Run], context: int) -> Layout:
+    """Order runs by length and slot, and group them: single tokens, then by powers of two."""
+    ordered = sorted(runs, key=lambda run: (_bucket(run), run.slot))
+    groups: list[Group] = []
+    first = 0
+    for _, bucket in groupby(ordered, key=_bucket):
+        members = list(bucket)
+        groups.append(_group(members, first, context))
+        first = groups[-1].last
+    return Layout(tuple(ordered), tuple(groups), _sampled(ordered))
+
+
+def _bucket(run: Run) -> int:
+    return (len(run.tokens) - 1).bit_length()
+
+
+def _sampled(ordered: Sequence[Run]) -> list[int]:
+    last, sampled = -1, []
+    for run in ordered:
+        last += len(run.tokens)
+        if run.samples:
+            sampled.append(last)
+    return sampled
+
+
+def _group(runs: Sequence[Run], first: int, context: int) -> Group:
+    low, high = runs[0].slot, runs[-1].slot + 1
+    contiguous = high - low <= _SPAN_WASTE * len(runs)
+    slots = tuple(range(low, high)) if contiguous else tuple(run.slot for run in runs)
+    width = max(len(run.tokens) for run in runs)
+    reach = min(context, -(-max(run.end for run in runs) // _REACH_STEP) * _REACH_STEP)
+    positions, sources, cells = _cells(runs, slots, width)
+    exact = len(cells) == len(sources)
+    return Group(
+        first=first,
+        last=first + len(cells),
+        width=width,
+        reach=reach,
+        slots=slots,
+        contiguous=contiguous,
+        positions=positions,
+        cells=None if exact else cells,
+        sources=None if exact else sources,
+    )
+
+
+def _cells(runs: Sequence[Run], slots: Sequence[int], width: int) -> tuple[list[int], list[int], list[int]]:
+    """Fill the rectangle row by row; cells that stand for no token repeat one, so that all stay finite."""
+    by_slot = {run.slot: run for run in runs}
+    positions: list[int] = []
+    sources: list[int] = []
+    cells: list[int] = []
+    for slot in slots:
+        run = by_slot.get(slot)
+        if run is None:
+            positions += [0] * width
+            sources += [0] * width
+            continue
+        length, token = len(run.tokens), len(cells)
+        padding = width - length
+        cells += range(len(sources), len(sources) + length)
+        positions += [*range(run.start, run.end), *[run.end - 1] * padding]
+        sources += [*range(token, token + length), *[token + length - 1] * padding]
+    return positions, sources, cells

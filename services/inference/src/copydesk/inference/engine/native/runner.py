@@ -1,0 +1,57 @@
+"""Runs steps on a device: owns the weights and the cache, decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from copydesk.inference.engine.native.cache import SlotCache
+from copydesk.inference.engine.native.config import ModelConfig
+from copydesk.inference.engine.native.decoder import Decoder
+from copydesk.inference.engine.native.layout import Layout, Run, lay_out
+from copydesk.inference.engine.native.rope import rope_table
+from copydesk.inference.engine.native.step import build_step
+from copydesk.inference.engine.native.weights import load_weights
+
+
+class TorchRunner:
+    """A decoder with `slots` sequences of up to `context` tokens each."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: ModelConfig,
+        *,
+        slots: int,
+        context: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self._config = config
+        self._context = context
+        with torch.inference_mode():
+            self._decoder = Decoder(config, load_weights(directory, config, dtype, device))
+            self._cache = SlotCache(config, slots, context, dtype, device)
+            self._rope = rope_table(config.rope, config.head_dim, context, dtype, device)
+
+    def run(self, runs: Sequence[Run]) -> dict[int, int]:
+        """Run one step; return the likeliest next token by slot, for each run that samples."""
+        layout = lay_out(runs, self._context)
+        with torch.inference_mode():
+            logits = self._logits(layout)
+            tokens = logits.argmax(-1).tolist() if layout.sampled else []
+        slots = (run.slot for run in layout.runs if run.samples)
+        return dict(zip(slots, tokens, strict=True))
+
+    def logits(self, runs: Sequence[Run]) -> dict[int, torch.Tensor]:
+        """The same, but return the scores [vocabulary] instead: to judge one engine by another."""
+        layout = lay_out(runs, self._context)
+        with torch.inference_mode():
+            rows = self._logits(layout)
+        slots = (run.slot for run in layout.runs if run.samples)
+        return dict(zip(slots, rows, strict=True))
+
+    def _logits(self, layout: Layout) -> torch.Tensor:
+        step = build_step(layout, self._cache, self._rope, self._config.group)
+        return self._decoder.logits(step, self._cache)
