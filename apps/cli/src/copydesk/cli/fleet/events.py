@@ -1,0 +1,105 @@
+"""What happens to a fleet, as data: one JSON object a line with `--json`, sentences for people without."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=False):
+    """Something happened at `time` (Unix seconds)."""
+
+    time: float
+
+
+class Starting(Event, tag="starting"):
+    """The processes are being started; `logs` is where each of them writes."""
+
+    url: str
+    model: str
+    model_dir: str
+    pods: int
+    threads: int
+    state_dir: str
+    logs: str
+    processes: tuple[str, ...]
+
+
+class ChildUp(Event, tag="child_up"):
+    """A process is in service for the first time, `after_s` seconds after its start."""
+
+    name: str
+    pid: int
+    after_s: float
+
+
+class ChildExited(Event, tag="child_exited"):
+    """A process ended by itself (`code` is negative for a signal); it comes back in `restart_in_s` seconds."""
+
+    name: str
+    pid: int
+    code: int
+    how: str
+    uptime_s: float
+    restart_in_s: float
+    log: str
+
+
+class Restarted(Event, tag="restarted"):
+    """A process that had ended is in service again, `after_s` seconds after its end."""
+
+    name: str
+    pid: int
+    after_s: float
+
+
+class Ready(Event, tag="ready"):
+    """Every process is in service; `after_s` counts from the start."""
+
+    url: str
+    after_s: float
+
+
+class Stuck(Event, tag="still_waiting"):
+    """The fleet is not ready after `after_s` seconds; `waiting_for` names what is not in service."""
+
+    after_s: float
+    waiting_for: tuple[str, ...]
+    logs: str
+
+
+class Failed(Event, tag="failed"):
+    """A process cannot run; the fleet stops. `log_tail` are the last lines that it wrote."""
+
+    name: str
+    reason: str
+    log: str
+    log_tail: tuple[str, ...]
+    exit_code: int
+
+
+class Stopping(Event, tag="stopping"):
+    """The fleet stops, from the gateway to NATS."""
+
+    reason: str
+
+
+class Killed(Event, tag="child_killed"):
+    """A process had not ended `grace_s` seconds after SIGTERM."""
+
+    name: str
+    grace_s: float
+
+
+class Stopped(Event, tag="stopped"):
+    """Every process has ended."""
+
+    after_s: float
+    exit_code: int
+
+
+class Correction(Event, tag="correction"):
+    """One text that the fleet corrected, to show that it works."""
+
+    text: str
+    corrected: str
+    latency_ms: float

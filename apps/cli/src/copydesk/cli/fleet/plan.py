@@ -1,0 +1,129 @@
+"""What a local fleet consists of: which processes, with which settings. Pure data, nothing is started here."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HOST = "127.0.0.1"
+DEFAULT_MODEL = "gec-en"
+SETTINGS_EXIT = 2
+"""The exit code by which a Copydesk service says that a setting or its model is wrong."""
+
+
+class Role(enum.StrEnum):
+    """What a process does in the fleet."""
+
+    NATS = "nats"
+    EDS = "eds"
+    POD = "pod"
+    GATEWAY = "gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """One process: how to start it and how to read its end.
+
+    `env` is added to the supervisor's own environment. `fatal_exit` is the exit code after which a restart is
+    pointless. `grace` is how many seconds it may take to end after SIGTERM.
+    """
+
+    name: str
+    role: Role
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    fatal_exit: int | None = SETTINGS_EXIT
+    grace: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """Everything that decides how a fleet looks."""
+
+    model: str
+    model_dir: Path
+    pods: int
+    port: int
+    nats_port: int
+    dtype: str
+    cores: int
+    rpc_token: str
+    python: str
+    nats_server: str
+    state_dir: Path
+
+    @property
+    def url(self) -> str:
+        """Where the gateway answers."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def nats_url(self) -> str:
+        """Where the services meet."""
+        return f"nats://{HOST}:{self.nats_port}"
+
+    @property
+    def threads(self) -> int:
+        """Threads a pod: the pods share the cores, since two that each use all of them slow each other down."""
+        return max(1, self.cores // self.pods)
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The names by which pods appear in discovery; a restarted pod keeps its own."""
+        return tuple(f"pod-{number}" for number in range(1, self.pods + 1))
+
+
+def plan_fleet(options: FleetOptions) -> tuple[ChildSpec, ...]:
+    """List the processes of a fleet in the order in which they start."""
+    return (_nats(options), _eds(options), *(_pod(options, name) for name in options.pod_names), _gateway(options))
+
+
+def model_name(directory: Path) -> str:
+    """Name a model after its directory, in the characters that a NATS subject allows."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", directory.resolve().name).strip("-")[:64] or "model"
+
+
+def _nats(options: FleetOptions) -> ChildSpec:
+    store = str(options.state_dir / "nats")
+    argv = (options.nats_server, "--addr", HOST, "--port", str(options.nats_port), "--store_dir", store)
+    # A Go program that panics exits with 2 as well: for this one it is a crash like any other.
+    return ChildSpec("nats", Role.NATS, argv, fatal_exit=None, grace=5.0)
+
+
+def _eds(options: FleetOptions) -> ChildSpec:
+    env = {"COPYDESK_EDS_NATS_URL": options.nats_url, "COPYDESK_EDS_SOURCE": "heartbeat"}
+    return ChildSpec("eds", Role.EDS, _module(options, "eds"), env, grace=5.0)
+
+
+def _pod(options: FleetOptions, name: str) -> ChildSpec:
+    env = {
+        "COPYDESK_INFERENCE_POD": name,
+        "COPYDESK_INFERENCE_MODEL": options.model,
+        "COPYDESK_INFERENCE_MODEL_DIR": str(options.model_dir),
+        "COPYDESK_INFERENCE_HOST": HOST,
+        "COPYDESK_INFERENCE_PORT": "0",
+        "COPYDESK_INFERENCE_NATS_URL": options.nats_url,
+        "COPYDESK_INFERENCE_THREADS": str(options.threads),
+        "COPYDESK_INFERENCE_DTYPE": options.dtype,
+        "COPYDESK_INFERENCE_RPC_TOKEN": options.rpc_token,
+    }
+    return ChildSpec(name, Role.POD, _module(options, "inference"), env, grace=15.0)
+
+
+def _gateway(options: FleetOptions) -> ChildSpec:
+    env = {
+        "COPYDESK_GATEWAY_HOST": HOST,
+        "COPYDESK_GATEWAY_PORT": str(options.port),
+        "COPYDESK_GATEWAY_NATS_URL": options.nats_url,
+        "COPYDESK_GATEWAY_MODEL": options.model,
+        "COPYDESK_GATEWAY_RPC_TOKEN": options.rpc_token,
+    }
+    # It answers what it has accepted before it ends; a request's deadline is 60 s.
+    return ChildSpec("gateway", Role.GATEWAY, _module(options, "gateway"), env, grace=65.0)
+
+
+def _module(options: FleetOptions, service: str) -> tuple[str, ...]:
+    return (options.python, "-m", f"copydesk.{service}")

@@ -1,0 +1,94 @@
+"""Tell what happens to a fleet: as sentences for a person, or as one JSON object a line for a program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TextIO
+
+import msgspec
+from copydesk.cli.fleet import events
+from rich.console import Console
+from rich.markup import escape
+
+Report = Callable[[events.Event], None]
+
+
+class JsonReport:
+    """Writes each event as one JSON line, at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: events.Event) -> None:
+        """Write one event; a reader that has gone away must not end the fleet."""
+        with contextlib.suppress(OSError):
+            self._stream.write(msgspec.json.encode(event).decode() + "\n")
+            self._stream.flush()
+
+
+class ConsoleReport:
+    """Writes each event as a short line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __call__(self, event: events.Event) -> None:
+        """Write one event; a terminal that was closed must not end the fleet before its orderly stop."""
+        with contextlib.suppress(OSError):
+            self._console.print(render(event), highlight=False, soft_wrap=True)
+
+
+def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an event reads best in one place
+    """Put an event into words, with rich's markup."""
+    match event:
+        case events.Starting():
+            return (
+                f"[bold]Starting[/] {escape(event.model)}: {_count(event.pods, 'pod')}, "
+                f"{_count(event.threads, 'thread')} each\n[dim]logs in {escape(event.logs)}[/]"
+            )
+        case events.ChildUp():
+            return f"  [green]up[/]  {event.name} [dim]after {event.after_s:.1f} s[/]"
+        case events.ChildExited():
+            return (
+                f"  [red]down[/]  {event.name} {event.how} after {seconds(event.uptime_s)}; "
+                f"restarting in {event.restart_in_s:.1f} s [dim](log: {escape(event.log)})[/]"
+            )
+        case events.Restarted():
+            return f"  [green]back[/]  {event.name} is in service again {event.after_s:.1f} s after its end"
+        case events.Stuck():
+            waiting = ", ".join(event.waiting_for)
+            return (
+                f"  [yellow]still waiting[/] for {waiting} after {event.after_s:.0f} s; see {escape(event.logs)}"
+            )
+        case events.Ready():
+            return f"[bold green]Ready[/] on {event.url} [dim]after {event.after_s:.1f} s[/]"
+        case events.Failed():
+            lines = "\n".join(f"    [dim]{escape(line)}[/]" for line in event.log_tail)
+            head = f"[bold red]{event.name} {escape(event.reason)}[/]"
+            return f"{head}\n{lines}\n  the whole log: {escape(event.log)}" if lines else head
+        case events.Stopping():
+            return f"\n[bold]Stopping[/] ({escape(event.reason)}); once more to stop at once"
+        case events.Killed():
+            return f"  [red]killed[/]  {event.name} did not end within {event.grace_s:.0f} s"
+        case events.Stopped():
+            return f"[bold]Stopped[/] [dim]after {event.after_s:.1f} s[/]"
+        case events.Correction():
+            return (
+                f"  {escape(event.text)}\n  [green]{escape(event.corrected)}[/]  [dim]{event.latency_ms:.0f} ms[/]"
+            )
+        case _:
+            return escape(str(event))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def seconds(duration: float) -> str:
+    """Write a duration in the unit that suits its size."""
+    if duration < 120:
+        return f"{duration:.1f} s"
+    if duration < 7200:
+        return f"{duration / 60:.0f} min"
+    return f"{duration / 3600:.1f} h"

@@ -1,0 +1,30 @@
+"""How the command speaks: results on stdout, everything else on stderr, an error in one line with what to do."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+
+
+def stderr() -> Console:
+    """The console for progress and errors."""
+    return Console(stderr=True, highlight=False)
+
+
+def stdout() -> Console:
+    """The console for what a person asked for."""
+    return Console(highlight=False)
+
+
+def say_error(message: str, hint: str = "") -> None:
+    """Write one line about what went wrong, and what to do about it."""
+    line = f"[bold red]error:[/] {escape(message)}"
+    stderr().print(f"{line}. [dim]{escape(hint)}[/]" if hint else line, soft_wrap=True)
+
+
+def write_line(line: bytes) -> None:
+    """Write one line of data to stdout as it is."""
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
