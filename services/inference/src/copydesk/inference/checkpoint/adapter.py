@@ -17,7 +17,13 @@ from safetensors import SafetensorError, deserialize
 
 _DTYPES: dict[str, Any] = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32}
 _PREFIX = "base_model.model."
-_UNSUPPORTED = {"use_rslora": False, "use_dora": False, "fan_in_fan_out": False, "bias": "none", "peft_type": "LORA"}
+_UNSUPPORTED = {
+    "use_rslora": False,
+    "use_dora": False,
+    "fan_in_fan_out": False,
+    "bias": "none",
+    "peft_type": "LORA",
+}
 
 
 class Adapter:
@@ -51,13 +57,15 @@ class Adapter:
             return weight
         down, up = self._pairs[name]
         if weight.shape != (up.shape[0], down.shape[1]):
-            raise AdapterError(self.folder, f"{name} has shape {weight.shape}, expected {(len(up), down.shape[1])}")
+            raise AdapterError(
+                self.folder, f"{name} has shape {weight.shape}, expected {(len(up), down.shape[1])}"
+            )
         change = self.scale * (up.astype(np.float64) @ down.astype(np.float64))
         return (weight.astype(np.float64) + change).astype(np.float32).astype(ml_dtypes.bfloat16)
 
     def _read_pairs(self, content: bytes) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
         try:
-            tensors = {name: _array(entry) for name, entry in deserialize(content)}
+            tensors = {name: _array(entry) for name, entry in deserialize(content)}  # type: ignore[no-untyped-call]
         except (SafetensorError, KeyError) as error:
             raise AdapterError(self.folder, f"adapter_model.safetensors: {error}") from error
         pairs = {}
@@ -68,7 +76,9 @@ class Adapter:
                 raise AdapterError(self.folder, f"{key} has no matching lora_B")
             pairs[name] = (down, up)
         if tensors:
-            raise AdapterError(self.folder, f"{len(tensors)} tensors are no part of a LoRA pair: {min(tensors)}, ...")
+            raise AdapterError(
+                self.folder, f"{len(tensors)} tensors are no part of a LoRA pair: {min(tensors)}, ..."
+            )
         return pairs
 
 

@@ -70,7 +70,9 @@ def check_sizes(directory: Path) -> Manifest:
     expected = {name: entry.size for name, entry in manifest.files.items()}
     for name in sorted(found.keys() | expected.keys()):
         if found.get(name) != expected.get(name):
-            raise CorruptCheckpointError(directory, f"{name} has {_bytes(found, name)}, not {_bytes(expected, name)}")
+            raise CorruptCheckpointError(
+                directory, f"{name} has {_bytes(found, name)}, not {_bytes(expected, name)}"
+            )
     return manifest
 
 

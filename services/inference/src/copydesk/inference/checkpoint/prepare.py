@@ -1,6 +1,6 @@
-"""Making the default model: base weights from a GGUF, merged with the correction adapter, as a Hugging Face directory.
+"""Making the default model: base weights from a GGUF, merged with the correction adapter.
 
-It takes about ten seconds, once; afterwards the directory is found in the cache.
+The result is an ordinary Hugging Face directory. It takes about ten seconds, once; afterwards the directory is found in the cache.
 """
 
 from __future__ import annotations
@@ -142,5 +142,3 @@ def _default_key() -> str:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-

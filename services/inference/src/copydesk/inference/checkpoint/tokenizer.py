@@ -25,10 +25,7 @@ def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(
-        [
-            AddedToken(vocabulary.tokens[index], special=True, normalized=False)
-            for index in vocabulary.control_ids
-        ]
+        [AddedToken(vocabulary.tokens[index], special=True, normalized=False) for index in vocabulary.control_ids]
     )
     return tokenizer
 
