@@ -48,7 +48,7 @@ def spans(text: str, edits: Sequence[EditLike]) -> Iterator[Span]:
 
 
 def marked(pieces: Iterable[Span], *, colour: bool) -> str:
-    """Write spans as one string: in red and green, or as `[-removed-]{+added+}` (the form of `git diff --word-diff`)."""
+    """Write spans as one string: in red and green, or as `[-removed-]{+added+}`, as `git diff --word-diff` does."""
     return "".join(_marked(piece, colour) for piece in pieces)
 
 

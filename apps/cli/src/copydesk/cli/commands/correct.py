@@ -1,7 +1,7 @@
 """`copydesk correct`: arguments or standard input through the fleet, in order, whatever the size.
 
-A long text goes out as several requests that are corrected side by side; what comes back is written in the order of
-the text, so the command can stand in a pipe.
+A long text goes out as several requests that are corrected side by side; what comes back is written in the order
+of the text, so the command can stand in a pipe.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _input_size() -> int | None:
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal for input of more than one part; it must not mix with the text on the same screen."""
+    """Show a bar for input of more than one part, on a terminal that does not show the text itself."""
     short = total is not None and total <= PART_CHARS
     if short or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None

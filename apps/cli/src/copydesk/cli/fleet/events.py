@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=False):
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     """Something happened at `time` (Unix seconds)."""
 
     time: float
 
 
-class Starting(Event, tag="starting"):
+class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     """The processes are being started; `logs` is where each of them writes."""
 
     url: str
@@ -24,7 +24,7 @@ class Starting(Event, tag="starting"):
     processes: tuple[str, ...]
 
 
-class ChildUp(Event, tag="child_up"):
+class ChildUp(Event, frozen=True, kw_only=True, tag="child_up"):
     """A process is in service for the first time, `after_s` seconds after its start."""
 
     name: str
@@ -32,7 +32,7 @@ class ChildUp(Event, tag="child_up"):
     after_s: float
 
 
-class ChildExited(Event, tag="child_exited"):
+class ChildExited(Event, frozen=True, kw_only=True, tag="child_exited"):
     """A process ended by itself (`code` is negative for a signal); it comes back in `restart_in_s` seconds."""
 
     name: str
@@ -44,7 +44,7 @@ class ChildExited(Event, tag="child_exited"):
     log: str
 
 
-class Restarted(Event, tag="restarted"):
+class Restarted(Event, frozen=True, kw_only=True, tag="restarted"):
     """A process that had ended is in service again, `after_s` seconds after its end."""
 
     name: str
@@ -52,14 +52,14 @@ class Restarted(Event, tag="restarted"):
     after_s: float
 
 
-class Ready(Event, tag="ready"):
+class Ready(Event, frozen=True, kw_only=True, tag="ready"):
     """Every process is in service; `after_s` counts from the start."""
 
     url: str
     after_s: float
 
 
-class Stuck(Event, tag="still_waiting"):
+class Stuck(Event, frozen=True, kw_only=True, tag="still_waiting"):
     """The fleet is not ready after `after_s` seconds; `waiting_for` names what is not in service."""
 
     after_s: float
@@ -67,7 +67,7 @@ class Stuck(Event, tag="still_waiting"):
     logs: str
 
 
-class Failed(Event, tag="failed"):
+class Failed(Event, frozen=True, kw_only=True, tag="failed"):
     """A process cannot run; the fleet stops. `log_tail` are the last lines that it wrote."""
 
     name: str
@@ -77,27 +77,27 @@ class Failed(Event, tag="failed"):
     exit_code: int
 
 
-class Stopping(Event, tag="stopping"):
+class Stopping(Event, frozen=True, kw_only=True, tag="stopping"):
     """The fleet stops, from the gateway to NATS."""
 
     reason: str
 
 
-class Killed(Event, tag="child_killed"):
+class Killed(Event, frozen=True, kw_only=True, tag="child_killed"):
     """A process had not ended `grace_s` seconds after SIGTERM."""
 
     name: str
     grace_s: float
 
 
-class Stopped(Event, tag="stopped"):
+class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
     """Every process has ended."""
 
     after_s: float
     exit_code: int
 
 
-class Correction(Event, tag="correction"):
+class Correction(Event, frozen=True, kw_only=True, tag="correction"):
     """One text that the fleet corrected, to show that it works."""
 
     text: str

@@ -1,4 +1,4 @@
-"""The file by which `status` and `correct` find a fleet, and the lock that keeps a second one off its directory."""
+"""The file by which `status` and `correct` find a fleet, and the lock that keeps a second one away."""
 
 from __future__ import annotations
 

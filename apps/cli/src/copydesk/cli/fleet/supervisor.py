@@ -91,12 +91,16 @@ class Supervisor:
 
     async def ready(self) -> None:
         """Wait until every child has been in service once; FleetFailedError if one cannot be."""
-        everyone = asyncio.gather(*(member.first_up.wait() for member in self.members.values()))
+        everyone = asyncio.create_task(self._all_up())
         try:
             await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             everyone.cancel()
         self._raise_failure()
+
+    async def _all_up(self) -> None:
+        for member in self.members.values():
+            await member.first_up.wait()
 
     async def failed(self) -> None:
         """Wait until a child cannot run any more, then raise FleetFailedError."""
@@ -172,7 +176,7 @@ class Supervisor:
         return code, healthy
 
     async def _watch_up(self, member: Member, child: Child) -> None:
-        while not await self._probe.is_up(member.spec, child.pid):
+        while not await self._probe.is_up(member.spec, child.pid):  # noqa: ASYNC110 - nothing tells, one must ask
             await asyncio.sleep(POLL_S)
         member.up_since = asyncio.get_running_loop().time()
         name, pid = member.spec.name, child.pid
@@ -220,7 +224,7 @@ class Supervisor:
         self._set_failure(FleetFailedError(member.spec.name, verdict.reason, verdict.exit_code))
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """Turn a defect of the supervisor itself into a failure of the fleet: nobody would look after the child."""
+        """Fail the fleet for a defect of the supervisor itself: nobody looks after that child any more."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._set_failure(error)
