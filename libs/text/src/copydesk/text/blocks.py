@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-WRAPPED_LINE_CHARACTERS = 60
-"""A line of at least this length that stops without punctuation was wrapped: people wrap at 65 to 80 columns,
-while a title, an item or a chat message that ends without punctuation is mostly shorter."""
+WRAPPED_LINE_CHARACTERS = range(60, 101)
+"""A line of such a length that stops without punctuation was wrapped: editors and mail programs wrap at 65 to
+100 columns. What is shorter is mostly a title, an item or a chat message; what is longer was never wrapped."""
 
 _MARKER = re.compile(
     r"\s*(?:(?:[-*+>\u2010-\u2015\u2022\u2023\u2043\u25aa\u25cf\u25e6\u00b7]|\#{1,6}|\[[ xX]\]"
@@ -67,7 +67,7 @@ def is_soft_wrap(line: str, following: str) -> bool:
     It does not when either is blank, looks like code or a table row, or has no letter; when `following` opens
     with the mark of a list item, heading or quotation, or with a label ("note: ..."); or when `line` is a
     heading, a single word (such lines are lists), or ends a sentence. Of what is left, it does when `following`
-    starts in lower case, or when `line` is long enough to have been wrapped.
+    starts in lower case, or when `line` is as long as wrapped lines are.
     """
     if not (_is_prose(line) and _is_prose(following)):
         return False
@@ -79,7 +79,7 @@ def is_soft_wrap(line: str, following: str) -> bool:
         return False
     if (first := _LOWER_START.match(following)) is not None and first.group()[-1].islower():
         return True
-    return len(line) >= WRAPPED_LINE_CHARACTERS and _TEXT_START.match(following) is not None
+    return len(line) in WRAPPED_LINE_CHARACTERS and _TEXT_START.match(following) is not None
 
 
 def _is_prose(line: str) -> bool:

@@ -12,7 +12,6 @@ from copydesk.text.graphemes import is_cluster_boundary
 from copydesk.text.pieces import pieces
 from copydesk.text.whitespace import normalise_with_offsets
 
-_LETTER = re.compile(r"[^\W\d_]")
 _ADDRESS = re.compile(
     r"[<(\[]?(?:(?:https?|ftp|mailto)://?\S+|(?:mailto:)?[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+|www\.\S+)[>)\]]?[.,;:!?]?",
     re.IGNORECASE,
@@ -48,10 +47,10 @@ def segment(text: str, *, max_characters: int = 500) -> list[Segment]:
 
 
 def _segments(text: str, block: Block, limit: int) -> Iterator[Segment]:
-    marker = text[block.start : block.body].strip()
-    if marker:
-        start = text.index(marker, block.start)
-        yield Segment(start, start + len(marker), " ".join(marker.split()), correctable=False)
+    marker = normalise_with_offsets(text[block.start : block.body])
+    for first, last in pieces(marker.text, 0, len(marker.text), limit):
+        start, end = marker.offsets[first], marker.offsets[last]
+        yield Segment(block.start + start, block.start + end, marker.text[first:last], correctable=False)
     body = normalise_with_offsets(text[block.body : block.end])
     begin = 0
     for boundary in _boundaries(body.text):
@@ -80,4 +79,4 @@ def _boundaries(text: str) -> Iterator[int]:
 
 
 def _is_correctable(sentence: str, limit: int) -> bool:
-    return len(sentence) <= limit and _LETTER.search(sentence) is not None and _ADDRESS.fullmatch(sentence) is None
+    return len(sentence) <= limit and any(map(str.isalpha, sentence)) and _ADDRESS.fullmatch(sentence) is None
