@@ -3,9 +3,10 @@
 A bus is never in anybody's way: connecting happens in the background, for ever; publishing neither blocks nor
 raises, and drops while there is no connection. The age of a message is the receiver's to judge.
 
-Each connection is a new nats-py client that may not reconnect by itself. Its own reconnecting would buffer what was
-published meanwhile and replay it (stale load reports), wait without jitter, end for good on an authorization error,
-and hang on the buffers of a server that has frozen. Here the first connection and every later one take the same way.
+Each connection is a new nats-py client that may not reconnect by itself. Its own reconnecting would replay what
+was queued when the connection broke (stale load reports), wait without jitter, end for good on an authorization
+error, and hang on the buffers of a server that has frozen. So the first connection and every later one go the same
+way: connect, subscribe, serve until lost, wait with jitter, for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,17 +23,23 @@ from copydesk.common.errors import CopydeskError
 from copydesk.common.telemetry import get_logger
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
 from nats.errors import Error as NatsError
 
 PING_SECONDS = 5
 MAX_OUTSTANDING_PINGS = 1
+"""A server that has frozen is noticed within three ping intervals, where nats-py would take minutes."""
+
 CONNECT_SECONDS = 2
 CLOSE_SECONDS = 1.0
 CHECK_SECONDS = 0.5
+
 FIRST_DELAY_SECONDS = 0.25
 LONGEST_DELAY_SECONDS = 2.0
+
 MAX_QUEUED_MESSAGES = 1024
 MAX_PENDING_BYTES = 1 << 20
+"""What may wait for a connected server that reads slowly, before more is dropped."""
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -86,7 +93,10 @@ class Subscription(Generic[T]):
 
 
 class Bus:
-    """A connection to NATS that is kept up; make it with `connect`."""
+    """A connection to NATS that is kept up; make it with `connect`.
+
+    `dropped` counts what was published and certainly not sent.
+    """
 
     def __init__(self, servers: list[str], name: str, token: str | None) -> None:
         self._servers = servers
@@ -94,9 +104,10 @@ class Bus:
         self._token = token
         self._client: Client | None = None
         self._outbox: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(MAX_QUEUED_MESSAGES)
-        self._subscriptions: dict[Subscription[msgspec.Struct], object] = {}
+        self._subscriptions: list[Subscription[Any]] = []
+        self._attached: dict[Subscription[Any], NatsSubscription | None] = {}
         self._up = asyncio.Event()
-        self._error: Exception | None = None
+        self._last_error: Exception | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._connected_since: float | None = None
         self.dropped = 0
@@ -105,7 +116,8 @@ class Bus:
     async def connect(cls, url: str, *, name: str, token: str | None = None) -> Bus:
         """Start connecting to `url` and return at once, whether a server is there or not.
 
-        `url` may list several servers with commas. `name` is shown by the server's monitoring. Raises `BusUrlError`.
+        `url` may list several servers with commas. `name` is shown by the server's monitoring. Raises
+        `BusUrlError`.
         """
         servers = [part.strip() for part in url.split(",")]
         for server in servers:
@@ -132,9 +144,9 @@ class Bus:
         return self.connected
 
     def publish(self, subject: str, message: msgspec.Struct) -> None:
-        """Send `message` if there is a connection, else drop it (counted in `dropped`)."""
+        """Send `message` if there is a connection, else drop it."""
         client = self._client
-        if not self.connected or client is None or client.pending_data_size > MAX_PENDING_BYTES:
+        if client is None or not self.connected or client.pending_data_size > MAX_PENDING_BYTES:
             self.dropped += 1
             return
         try:
@@ -145,37 +157,41 @@ class Bus:
     async def subscribe(self, subject: str, type_: type[T], callback: Callable[[T], None]) -> Subscription[T]:
         """Have `callback` called with each message on `subject`, now and after every reconnect.
 
-        The callback must not block. A body that is no `type_` is logged and dropped.
+        The callback must not block. A body that is no `type_` is logged and dropped. With a connection, the
+        server knows of the subscription when this returns.
         """
         subscription = Subscription(self, subject, type_, callback)
-        self._subscriptions[subscription] = None  # type: ignore[index]
+        self._subscriptions.append(subscription)
         client = self._client
-        if self.connected and client is not None:
+        if client is not None and self.connected:
             with contextlib.suppress(NatsError, OSError, TimeoutError):
-                await self._attach(client, subscription)  # type: ignore[arg-type]
+                await self._attach(client, subscription)
                 await client.flush(CONNECT_SECONDS)
         return subscription
 
-    async def unsubscribe(self, subscription: Subscription[T]) -> None:
+    async def unsubscribe(self, subscription: Subscription[Any]) -> None:
         """Give up a subscription of this bus."""
-        attached = self._subscriptions.pop(subscription, None)  # type: ignore[call-overload]
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+        attached = self._attached.pop(subscription, None)
         if attached is not None and self.connected:
             with contextlib.suppress(NatsError, OSError, TimeoutError):
                 await attached.unsubscribe()
 
     async def close(self) -> None:
         """Send what is queued, close the connection, and make no other."""
+        if self._keeper is None:
+            return
+        keeper, self._keeper = self._keeper, None
         client = self._client
-        if self.connected and client is not None:
+        if client is not None and self.connected:
             with contextlib.suppress(TimeoutError, NatsError, OSError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._outbox.join()
                     await client.flush()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
-            self._keeper = None
+        keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeper
 
     async def _keep_connected(self) -> None:
         attempt = 0
@@ -186,15 +202,8 @@ class Bus:
                 await self._establish(client, lost)
                 attempt = 0
                 await self._serve(client, lost)
-            except (OSError, NatsError, TimeoutError) as error:
-                reason = self._error or error
-                _log.log(
-                    30 if attempt == 0 else 10,
-                    "bus_unreachable",
-                    servers=self._shown,
-                    reason=str(reason),
-                    attempt=attempt,
-                )
+            except Exception as error:  # whatever a server says or a library does, there is a next attempt
+                self._log_failure(self._last_error or error, first=attempt == 0)
             finally:
                 self._up.clear()
                 self._client, self._connected_since = None, None
@@ -202,18 +211,22 @@ class Bus:
             await asyncio.sleep(reconnect_delay(attempt, random.random()))
             attempt += 1
 
+    def _log_failure(self, error: Exception, *, first: bool) -> None:
+        log = _log.warning if first else _log.debug
+        log("bus_unreachable", servers=self._shown, error=str(error), kind=type(error).__name__)
+
     @property
     def _shown(self) -> str:
         return ",".join(_without_password(server) for server in self._servers)
 
     async def _establish(self, client: Client, lost: asyncio.Event) -> None:
         async def on_error(error: Exception) -> None:
-            self._error = error
+            self._last_error = error
 
         async def on_end() -> None:
             lost.set()
 
-        self._error = None
+        self._last_error = None
         async with asyncio.timeout(2 * CONNECT_SECONDS):
             await client.connect(
                 self._servers,
@@ -230,29 +243,34 @@ class Bus:
                 disconnected_cb=on_end,
                 closed_cb=on_end,
             )
-            for subscription in tuple(self._subscriptions):
-                await self._attach(client, subscription)
+            self._attached.clear()
+            while missing := [each for each in self._subscriptions if each not in self._attached]:
+                for subscription in missing:
+                    await self._attach(client, subscription)
             await client.flush()
 
-    async def _attach(self, client: Client, subscription: Subscription[msgspec.Struct]) -> None:
-        self._subscriptions[subscription] = await client.subscribe(
-            subscription.subject, cb=subscription.on_message
-        )
+    async def _attach(self, client: Client, subscription: Subscription[Any]) -> None:
+        if subscription in self._attached:
+            return
+        self._attached[subscription] = None
+        self._attached[subscription] = await client.subscribe(subscription.subject, cb=subscription.on_message)
 
     async def _serve(self, client: Client, lost: asyncio.Event) -> None:
         self._outbox = asyncio.Queue(MAX_QUEUED_MESSAGES)
         self._client, self._connected_since = client, asyncio.get_running_loop().time()
+        for subscription in tuple(self._subscriptions):  # any made while the last flush was waited for
+            await self._attach(client, subscription)
         self._up.set()
-        _log.info("bus_connected", server=_without_password(str(client.connected_url.geturl())))
+        _log.info("bus_connected", servers=self._shown)
         pump = asyncio.create_task(self._pump(client, self._outbox))
         try:
-            while client.is_connected and not lost.is_set():
+            while client.is_connected and not lost.is_set():  # a frozen server lets nats-py hang before it tells
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CHECK_SECONDS):
                         await lost.wait()
         finally:
             pump.cancel()
-        _log.warning("bus_lost", servers=self._shown, reason=str(self._error or "closed by the server"))
+        _log.warning("bus_lost", servers=self._shown, error=str(self._last_error or "closed by the server"))
 
     async def _pump(self, client: Client, outbox: asyncio.Queue[tuple[str, bytes]]) -> None:
         while True:
@@ -261,15 +279,19 @@ class Bus:
                 await client.publish(subject, body)
             except (NatsError, OSError) as error:
                 self.dropped += 1
-                _log.debug("bus_publish_failed", subject=subject, error=str(error) or type(error).__name__)
+                _log.debug("bus_publish_failed", subject=subject, error=str(error), kind=type(error).__name__)
             finally:
                 outbox.task_done()
 
 
 async def _close_client(client: Client) -> None:
-    with contextlib.suppress(TimeoutError, NatsError, OSError):
+    with contextlib.suppress(Exception):
         async with asyncio.timeout(CLOSE_SECONDS):
             await client.close()
+    # A client that waits for a frozen server to read never gets to closing, and has no public way to be cut short.
+    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+    if writer is not None:
+        writer.transport.abort()
 
 
 def _check_url(url: str) -> None:

@@ -35,10 +35,10 @@ class ParentDeathError(CopydeskError):
 def die_with_parent(parent: int | None = None, *, signum: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send this process `signum` when its parent ends, however it ends.
 
-    Pass the parent's process id if you can: a parent that was gone before this call is then noticed, and the signal
-    is raised at once. Without it only a parent that goes during the call is noticed. Call it early in the child, not
-    between fork and exec. Beware that the kernel means the parent's *thread*: start children from one that stays.
-    Linux only; elsewhere it does nothing. Raises `ParentDeathError`.
+    Pass the parent's process id if you can: a parent that was gone before this call is then noticed, and the
+    signal is raised at once. Without it only a parent that goes during the call is noticed. Call it early in the
+    child. Beware that the kernel means the parent's *thread*: start children from one that stays. Linux only;
+    elsewhere it does nothing. Raises `ParentDeathError`.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -63,9 +63,10 @@ async def run_until_signal(work: Coroutine[Any, Any, object] | None = None) -> s
         loop.add_signal_handler(signum, _on_signal, stop, signum)
     if work is None:
         return await stop
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work)
+    either: set[asyncio.Future[Any]] = {task, stop}
     try:
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
         if not task.done():
             task.cancel()

@@ -39,7 +39,7 @@ def load_settings(cls: type[S], **overrides: object) -> S:
     and raise `SystemExit(2)`. Values of secrets are not shown.
     """
     try:
-        return cls(**overrides)  # type: ignore[arg-type]
+        return cls(**overrides)
     except ValidationError as error:
         complaints = [_complaint(cls, detail) for detail in error.errors(include_url=False)]
     except SettingsError as error:

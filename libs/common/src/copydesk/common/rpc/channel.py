@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from math import inf
 
 import msgspec
 from copydesk.common.rpc.address import Address, UnixAddress
@@ -33,32 +32,17 @@ from copydesk.common.rpc.frames import (
     Response,
     Status,
 )
+from copydesk.common.rpc.pending import OnChunk, OnReply, PendingRequests
 from copydesk.common.telemetry import get_logger
-
-SWEEP_SECONDS = 0.005
-"""The least time between two sweeps: a deadline is noticed at most this late."""
 
 CLOSE_SECONDS = 1.0
 """How long `close` lets the transport write what is left before it drops the connection."""
 
 _CONNECTION_LOST = Fault("connection_lost", "the connection to the pod was lost")
 _DEADLINE_EXCEEDED = Fault("deadline_exceeded", "no answer before the deadline")
+_TOO_LARGE = Fault("frame_too_large", f"the payload does not fit a frame of {DEFAULT_MAX_FRAME_BYTES} bytes")
 
 _log = get_logger(__name__)
-
-
-class _Pending:
-    __slots__ = ("deadline", "on_chunk", "on_reply")
-
-    def __init__(
-        self,
-        deadline: float,
-        on_reply: Callable[[Response], None],
-        on_chunk: Callable[[msgspec.Raw], None] | None,
-    ) -> None:
-        self.deadline = deadline
-        self.on_reply = on_reply
-        self.on_chunk = on_chunk
 
 
 class Channel:
@@ -71,15 +55,14 @@ class Channel:
     __slots__ = (
         "_connection",
         "_gone",
-        "_hello",
+        "_greeted",
         "_last_id",
         "_loop",
         "_on_close",
         "_on_drain",
+        "_opened",
         "_pending",
         "_pings",
-        "_sweep_at",
-        "_sweeper",
         "address",
         "closed",
         "draining",
@@ -96,16 +79,15 @@ class Channel:
         on_close: Callable[[Channel], None] | None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._connection = FrameConnection(self._on_frame, self._on_lost, DEFAULT_MAX_FRAME_BYTES)
-        self._gone = self._loop.create_future()
-        self._hello: asyncio.Future[Hello] | None = self._loop.create_future()
+        self._connection = FrameConnection(self._on_hello, self._on_lost, DEFAULT_MAX_FRAME_BYTES)
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._last_id = 0
         self._on_drain = on_drain
         self._on_close = on_close
-        self._pending: dict[int, _Pending] = {}
+        self._opened = False
+        self._pending = PendingRequests(self._loop, self._on_expired)
         self._pings: dict[int, asyncio.Future[Pong]] = {}
-        self._sweep_at = inf
-        self._sweeper: asyncio.TimerHandle | None = None
         self.address = address
         self.closed = False
         self.draining = False
@@ -126,7 +108,7 @@ class Channel:
         """Connect, greet and wait for the server's greeting, all within `timeout` seconds.
 
         `name` says who calls, for the server's logs. `on_drain` is called once when the server announces that it
-        takes no new requests, `on_close` once when the connection ends, before the requests on it are answered.
+        takes no new requests, `on_close` once when the connection ends, before the requests on it are ended.
         Raises `RpcConnectError` and `RpcHandshakeError`.
         """
         channel = cls(address, on_drain, on_close)
@@ -135,7 +117,7 @@ class Channel:
             async with asyncio.timeout(timeout):
                 await channel._connect(tls)
                 connected = True
-                channel.peer = await channel._greet(Hello(PROTOCOL_VERSION, name, token))
+                await channel._greet(Hello(PROTOCOL_VERSION, name, token))
         except TimeoutError:
             channel._connection.abort()
             reason = f"no answer within {timeout:g} s"
@@ -143,32 +125,32 @@ class Channel:
         except BaseException:
             channel._connection.abort()
             raise
+        channel._opened = True
+        if channel.draining:
+            channel._loop.call_soon(channel._notify, on_drain, "on_drain")
         return channel
 
     async def _connect(self, tls: ssl.SSLContext | None) -> None:
         loop, address = self._loop, self.address
         try:
             if isinstance(address, UnixAddress):
-                server_name = "localhost" if tls else None
-                await loop.create_unix_connection(
-                    lambda: self._connection, address.path, ssl=tls, server_hostname=server_name
-                )
+                host = "localhost" if tls else None  # a certificate cannot name a path
+                await loop.create_unix_connection(self._protocol, address.path, ssl=tls, server_hostname=host)
             else:
-                await loop.create_connection(lambda: self._connection, address.host, address.port, ssl=tls)
+                await loop.create_connection(self._protocol, address.host, address.port, ssl=tls)
         except TimeoutError:
             raise
         except OSError as error:
             raise RpcConnectError(address, str(error) or type(error).__name__) from error
 
-    async def _greet(self, hello: Hello) -> Hello:
-        assert self._hello is not None
+    def _protocol(self) -> FrameConnection:
+        return self._connection
+
+    async def _greet(self, hello: Hello) -> None:
         self._connection.send(hello)
-        peer = await self._hello
-        self._hello = None
-        if peer.version != PROTOCOL_VERSION:
-            reason = f"server speaks protocol version {peer.version}, this client {PROTOCOL_VERSION}"
-            raise RpcHandshakeError(self.address, reason)
-        return peer
+        await self._greeted
+        if self.closed:
+            raise RpcConnectError(self.address, "the connection was lost right after the greeting")
 
     @property
     def in_flight(self) -> int:
@@ -180,8 +162,8 @@ class Channel:
         payload: bytes,
         *,
         deadline_ms: int,
-        on_reply: Callable[[Response], None],
-        on_chunk: Callable[[msgspec.Raw], None] | None = None,
+        on_reply: OnReply,
+        on_chunk: OnChunk | None = None,
         priority: Priority = Priority.INTERACTIVE,
     ) -> int:
         """Send a request and return its id. `payload` is one msgpack value.
@@ -191,23 +173,20 @@ class Channel:
         after `cancel` it is not called. Never raises for reasons of the network.
         """
         self._last_id = request_id = self._last_id + 1
-        deadline = self._loop.time() + deadline_ms / 1000
-        self._pending[request_id] = _Pending(deadline, on_reply, on_chunk)
         if self.closed:
-            self._end_soon(request_id, Status.UNAVAILABLE, _CONNECTION_LOST)
+            self._end_soon(request_id, on_reply, Status.UNAVAILABLE, _CONNECTION_LOST)
         elif deadline_ms <= 0:
-            self._end_soon(request_id, Status.DEADLINE_EXCEEDED, _DEADLINE_EXCEEDED)
+            self._end_soon(request_id, on_reply, Status.DEADLINE_EXCEEDED, _DEADLINE_EXCEEDED)
         elif len(payload) > DEFAULT_MAX_FRAME_BYTES - FRAME_OVERHEAD_BYTES:
-            self._end_soon(request_id, Status.INVALID, _too_large(len(payload)))
+            self._end_soon(request_id, on_reply, Status.INVALID, _TOO_LARGE)
         else:
             self._connection.send(Request(request_id, deadline_ms, priority, msgspec.Raw(payload)))
-            if deadline < self._sweep_at:
-                self._sweep_by(deadline)
+            self._pending.add(request_id, self._loop.time() + deadline_ms / 1000, on_reply, on_chunk)
         return request_id
 
     def cancel(self, request_id: int) -> None:
         """Give a request up: its callbacks are not called any more. An id that is not in flight is ignored."""
-        if self._pending.pop(request_id, None) is not None:
+        if self._pending.discard(request_id):
             self._connection.send(Cancel(request_id))
 
     async def call(
@@ -231,7 +210,8 @@ class Channel:
         if self.closed:
             raise RpcPingError(self.address, "the channel is closed")
         self._last_id = ping_id = self._last_id + 1
-        self._pings[ping_id] = answer = self._loop.create_future()
+        answer: asyncio.Future[Pong] = self._loop.create_future()
+        self._pings[ping_id] = answer
         self._connection.send(Ping(ping_id))
         try:
             async with asyncio.timeout(timeout):
@@ -239,7 +219,7 @@ class Channel:
         except TimeoutError:
             raise RpcPingError(self.address, f"no answer within {timeout:g} s") from None
         finally:
-            self._pings.pop(ping_id, None)
+            del self._pings[ping_id]
 
     async def close(self) -> None:
         """Close the connection; what is in flight ends with `UNAVAILABLE`. Does nothing the second time."""
@@ -250,45 +230,30 @@ class Channel:
                 await asyncio.shield(self._gone)
         self._connection.abort()
 
+    def _on_hello(self, frame: AnyFrame) -> None:
+        if not isinstance(frame, Hello):
+            raise UnexpectedFrameError(type(frame).__name__, "the server has not greeted yet")
+        if frame.version != PROTOCOL_VERSION:
+            reason = f"the server speaks protocol version {frame.version}, this client {PROTOCOL_VERSION}"
+            raise RpcHandshakeError(self.address, reason)
+        self.peer = frame
+        self.load = Load(capacity=max(1, frame.capacity))
+        self._connection.on_frame = self._on_frame
+        if not self._greeted.done():
+            self._greeted.set_result(None)
+
     def _on_frame(self, frame: AnyFrame) -> None:
-        kind = type(frame)
-        if self._hello is not None:
-            self._on_hello(frame)
-        elif kind is Response:
-            self._on_response(frame)  # type: ignore[arg-type]
+        if isinstance(frame, Response):
+            self.load = frame.load
+            self._pending.end(frame)
         elif isinstance(frame, Chunk):
-            self._on_chunk(frame)
+            self._pending.stream(frame)
         elif isinstance(frame, Pong):
             self._on_pong(frame)
         elif isinstance(frame, Drain):
             self._on_draining()
         else:
-            raise UnexpectedFrameError(kind.__name__, "a server must not send it")
-
-    def _on_hello(self, frame: AnyFrame) -> None:
-        if not isinstance(frame, Hello):
-            raise UnexpectedFrameError(type(frame).__name__, "the server has not greeted yet")
-        self.load = Load(capacity=max(1, frame.capacity))
-        if self._hello is not None and not self._hello.done():
-            self._hello.set_result(frame)
-
-    def _on_response(self, response: Response) -> None:
-        self.load = response.load
-        pending = self._pending.pop(response.id, None)
-        if pending is not None:
-            try:
-                pending.on_reply(response)
-            except Exception:
-                _log.exception("rpc_callback_failed", callback="on_reply", address=str(self.address))
-
-    def _on_chunk(self, chunk: Chunk) -> None:
-        pending = self._pending.get(chunk.id)
-        if pending is None or pending.on_chunk is None:
-            return
-        try:
-            pending.on_chunk(chunk.payload)
-        except Exception:
-            _log.exception("rpc_callback_failed", callback="on_chunk", address=str(self.address))
+            raise UnexpectedFrameError(type(frame).__name__, "a server must not send it")
 
     def _on_pong(self, pong: Pong) -> None:
         self.load = pong.load
@@ -297,74 +262,51 @@ class Channel:
             waiting.set_result(pong)
 
     def _on_draining(self) -> None:
-        if self.draining:
-            return
-        self.draining = True
-        self._notify(self._on_drain, "on_drain")
+        if not self.draining:
+            self.draining = True
+            self._notify(self._on_drain, "on_drain")
+
+    def _on_expired(self, request_id: int) -> None:
+        self._connection.send(Cancel(request_id))
+        self._end(request_id, Status.DEADLINE_EXCEEDED, _DEADLINE_EXCEEDED)
 
     def _on_lost(self, error: Exception | None) -> None:
-        if self._hello is not None and not self._hello.done():
-            reason = str(error) if error else "closed by the server: it refused the token or the protocol version"
-            self._hello.set_exception(RpcHandshakeError(self.address, reason))
-        elif error is not None:
+        if not self._greeted.done():
+            self._greeted.set_exception(self._handshake_error(error))
+        elif error is not None and self._opened:
             _log.warning("rpc_connection_lost", address=str(self.address), error=str(error))
         self._finish()
-        if not self._gone.done():
-            self._gone.set_result(None)
+        self._gone.set_result(None)
+
+    def _handshake_error(self, error: Exception | None) -> RpcHandshakeError:
+        if isinstance(error, RpcHandshakeError):
+            return error
+        reason = str(error) if error else "closed by the server: it refused the token or the protocol version"
+        return RpcHandshakeError(self.address, reason)
 
     def _finish(self) -> None:
         if self.closed:
             return
         self.closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        self._pending.stop_sweeping()
         self._notify(self._on_close, "on_close")
         for ping in self._pings.values():
             if not ping.done():
                 ping.set_exception(RpcPingError(self.address, "the connection was lost"))
-        for request_id in tuple(self._pending):
+        for request_id in self._pending.ids():
             self._end(request_id, Status.UNAVAILABLE, _CONNECTION_LOST)
 
     def _notify(self, callback: Callable[[Channel], None] | None, name: str) -> None:
-        if callback is None or self._hello is not None:
+        if callback is None or not self._opened:
             return
         try:
             callback(self)
         except Exception:
             _log.exception("rpc_callback_failed", callback=name, address=str(self.address))
 
-    def _end_soon(self, request_id: int, status: Status, fault: Fault) -> None:
-        self._loop.call_soon(self._end, request_id, status, fault)
-
     def _end(self, request_id: int, status: Status, fault: Fault) -> None:
-        pending = self._pending.pop(request_id, None)
-        if pending is None:
-            return
-        try:
-            pending.on_reply(Response(request_id, status, self.load, fault=fault))
-        except Exception:
-            _log.exception("rpc_callback_failed", callback="on_reply", address=str(self.address))
+        self._pending.end(Response(request_id, status, self.load, fault=fault))
 
-    def _sweep_by(self, when: float) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._sweep_at = when
-        self._sweeper = self._loop.call_at(when, self._sweep)
-
-    def _sweep(self) -> None:
-        self._sweeper, self._sweep_at = None, inf
-        now = self._loop.time()
-        expired = [request_id for request_id, pending in self._pending.items() if pending.deadline <= now]
-        for request_id in expired:
-            if request_id in self._pending:
-                self._connection.send(Cancel(request_id))
-                self._end(request_id, Status.DEADLINE_EXCEEDED, _DEADLINE_EXCEEDED)
-        if self._pending and not self.closed:
-            earliest = min(pending.deadline for pending in self._pending.values())
-            self._sweep_by(max(earliest, now + SWEEP_SECONDS))
-
-
-def _too_large(size: int) -> Fault:
-    return Fault(
-        "frame_too_large", f"a payload of {size} bytes exceeds the frame limit of {DEFAULT_MAX_FRAME_BYTES}"
-    )
+    def _end_soon(self, request_id: int, on_reply: OnReply, status: Status, fault: Fault) -> None:
+        self._pending.add(request_id, self._loop.time() + CLOSE_SECONDS, on_reply, None)
+        self._loop.call_soon(self._end, request_id, status, fault)

@@ -42,10 +42,10 @@ def decode_body(body: bytes) -> AnyFrame:
 class FrameParser:
     """Cuts a stream of bytes into frames. After an error it must not be fed again."""
 
-    __slots__ = ("_buffer", "_max_frame_bytes", "_wanted")
+    __slots__ = ("_buffer", "_wanted", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
         self._wanted = 0  # bytes the buffer must hold before another look at it is worth while
 
@@ -63,8 +63,8 @@ class FrameParser:
         position, end = 0, len(data)
         while end - position >= HEADER_BYTES:
             (size,) = unpack_length(data, position)
-            if size > self._max_frame_bytes:
-                raise FrameTooLargeError(size, self._max_frame_bytes)
+            if size > self.max_frame_bytes:
+                raise FrameTooLargeError(size, self.max_frame_bytes)
             start = position + HEADER_BYTES
             if end - start < size:
                 self._wanted = HEADER_BYTES + size

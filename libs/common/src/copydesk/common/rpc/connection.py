@@ -19,17 +19,27 @@ from copydesk.common.telemetry import get_logger
 MAX_WRITE_BUFFER_BYTES = 32 << 20
 """How much may wait for a peer that does not read before the connection is given up."""
 
+_TCP_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    # A peer whose machine is gone sends no reset: notice it within 10 + 3 x 5 seconds of silence.
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
 _log = get_logger(__name__)
 
 
 class FrameConnection(asyncio.Protocol):
     """Frames in and out of one transport.
 
-    `on_frame` gets each frame in order. `on_lost` is called exactly once if the connection was ever made, with the
+    `on_frame` gets each frame in order; it may be replaced, which is how a connection comes out of its handshake.
+    `on_lost` is called exactly once if the connection was ever made, with the
     error that ended it, or None if either side closed it in an orderly way; no frame follows.
     """
 
-    __slots__ = ("_error", "_loop", "_made", "_on_frame", "_on_lost", "_out", "_parser", "_transport", "closing")
+    __slots__ = ("_error", "_loop", "_made", "_on_lost", "_out", "_transport", "closing", "on_frame", "parser")
 
     def __init__(
         self,
@@ -39,10 +49,10 @@ class FrameConnection(asyncio.Protocol):
         on_made: Callable[[], None] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._on_frame = on_frame
+        self.on_frame = on_frame
         self._on_lost = on_lost
         self._made = on_made
-        self._parser = FrameParser(max_frame_bytes)
+        self.parser = FrameParser(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._error: Exception | None = None
@@ -53,18 +63,18 @@ class FrameConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for level, option, value in _TCP_OPTIONS:
+                sock.setsockopt(level, option, value)
         if self._made is not None:
             self._made()
 
     def data_received(self, data: bytes) -> None:
         """Cut `data` into frames and hand them on; called by the event loop."""
-        on_frame = self._on_frame
         try:
-            for frame in self._parser.feed(data):
+            for frame in self.parser.feed(data):
                 if self.closing:
                     return
-                on_frame(frame)
+                self.on_frame(frame)
         except RpcError as error:
             self.abort(error)
         except Exception as error:
@@ -106,6 +116,20 @@ class FrameConnection(asyncio.Protocol):
         self.closing = True
         if self._transport is not None:
             self._transport.close()
+
+    def finish(self) -> None:
+        """Write what is queued and wait for the peer to close; what it still sends is dropped.
+
+        Closing at once with bytes unread would reset the connection, and the reset can overtake the last answers.
+        The caller bounds the wait with `abort`.
+        """
+        transport = self._transport
+        if self.closing or transport is None or not transport.can_write_eof():
+            self.close()
+            return
+        self._flush()
+        self.closing = True
+        transport.write_eof()
 
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection now, for the reason `error`."""

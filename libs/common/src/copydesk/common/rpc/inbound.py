@@ -28,8 +28,8 @@ class CallOwner(Protocol):
 class InboundCall:
     """A request to be answered by exactly one of `reply` and `fail`, at any time, from the event loop's thread.
 
-    `deadline` is in the event loop's time. `on_cancel`, set by the handler, is called once if the client gives up or
-    the connection is lost before the answer.
+    `deadline` is in the event loop's time. `on_cancel`, set by the handler, is called once if the client gives up
+    or the connection is lost before the answer.
     """
 
     __slots__ = ("_owner", "cancelled", "deadline", "done", "id", "on_cancel", "payload", "priority")

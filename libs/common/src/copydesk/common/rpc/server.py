@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pathlib import Path
 from copydesk.common.rpc.address import Address, TcpAddress, UnixAddress, bound_address
 from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FRAME_OVERHEAD_BYTES
 from copydesk.common.rpc.connection import FrameConnection
-from copydesk.common.rpc.errors import RpcListenError, UnexpectedFrameError
+from copydesk.common.rpc.errors import RpcError, RpcListenError, UnexpectedFrameError
 from copydesk.common.rpc.frames import (
     PROTOCOL_VERSION,
     AnyFrame,
@@ -39,6 +40,11 @@ CLOSE_SECONDS = 1.0
 """How long `close` lets answers already given be written before it drops the connections."""
 
 BACKLOG = 1024
+
+MAX_HELLO_BYTES = 16 << 10
+"""The frame limit before the greeting: a stranger gets no more memory than that."""
+
+MAX_PEER_NAME = 64
 
 _DRAINING = Fault("draining", "this pod takes no new requests")
 _EXPIRED = Fault("deadline_exceeded", "the request arrived after its deadline")
@@ -155,7 +161,7 @@ class RpcServer:
         if self._unix_path is not None:
             self._unix_path.unlink(missing_ok=True)
         for session in tuple(self._sessions):
-            session.connection.close()
+            session.connection.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while self._sessions:
@@ -168,43 +174,41 @@ class RpcServer:
 class _Session:
     """One connection of one client. It is the `CallOwner` of the calls that came on it."""
 
-    __slots__ = ("_calls", "_greeting", "_loop", "_server", "connection", "load", "now", "peer", "stream")
+    __slots__ = ("_calls", "_greeting", "_server", "connection", "load", "now", "peer", "stream")
 
     def __init__(self, server: RpcServer) -> None:
         self._server = server
-        self._loop = asyncio.get_running_loop()
         self._calls: dict[int, InboundCall] = {}
         self._greeting: asyncio.TimerHandle | None = None
-        self.connection = FrameConnection(self._on_frame, self._on_lost, server.max_frame_bytes, self._on_made)
+        self.connection = FrameConnection(self._on_hello, self._on_lost, MAX_HELLO_BYTES, self._on_made)
         self.peer = ""
         self.load = server.load
-        self.now = self._loop.time
+        self.now = asyncio.get_running_loop().time
         self.stream: Callable[[Chunk], None] = self.connection.send
 
     def _on_made(self) -> None:
         self._server.session_made(self)
-        self._greeting = self._loop.call_later(HANDSHAKE_SECONDS, self._greeting_late)
+        self._greeting = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._greeting_late)
 
     def _greeting_late(self) -> None:
         self._refuse(f"no greeting within {HANDSHAKE_SECONDS:g} s")
 
     def _refuse(self, reason: str) -> None:
         _log.warning("rpc_handshake_refused", peer=self.peer, reason=reason)
+        self._stop_waiting()
         self.connection.close()
 
     def announce_drain(self) -> None:
         """Tell the client to send nothing new, once it has been greeted."""
-        if self._greeting is None:
+        if self.connection.on_frame == self._on_frame:
             self.connection.send(Drain())
 
     def _on_frame(self, frame: AnyFrame) -> None:
-        if self._greeting is not None:
-            self._on_hello(frame)
-        elif type(frame) is Request:
+        if isinstance(frame, Request):
             self._on_request(frame)
-        elif type(frame) is Cancel:
+        elif isinstance(frame, Cancel):
             self._on_cancel(frame)
-        elif type(frame) is Ping:
+        elif isinstance(frame, Ping):
             self.connection.send(Pong(frame.id, self.load(), self._server.hello().state))
         else:
             raise UnexpectedFrameError(type(frame).__name__, "a client must not send it")
@@ -212,27 +216,37 @@ class _Session:
     def _on_hello(self, hello: AnyFrame) -> None:
         if not isinstance(hello, Hello):
             raise UnexpectedFrameError(type(hello).__name__, "the client has not greeted yet")
-        self.peer = hello.peer
+        self.peer = hello.peer[:MAX_PEER_NAME]
         if hello.version != PROTOCOL_VERSION:
-            return self._refuse(f"client speaks protocol version {hello.version}, this server {PROTOCOL_VERSION}")
-        if not hmac.compare_digest(hello.token.encode(), self._server.token.encode()):
-            return self._refuse("wrong token")
-        assert self._greeting is not None
-        self._greeting.cancel()
-        self._greeting = None
+            self._refuse(f"client speaks protocol version {hello.version}, this server {PROTOCOL_VERSION}")
+        elif not hmac.compare_digest(hello.token.encode(), self._server.token.encode()):
+            self._refuse("wrong token")
+        else:
+            self._greet()
+
+    def _greet(self) -> None:
+        self._stop_waiting()
+        self.connection.on_frame = self._on_frame
+        self.connection.parser.max_frame_bytes = self._server.max_frame_bytes
         self.connection.send(self._server.hello())
         if self._server.draining:
             self.connection.send(Drain())
-        return None
+
+    def _stop_waiting(self) -> None:
+        if self._greeting is not None:
+            self._greeting.cancel()
+            self._greeting = None
 
     def _on_request(self, request: Request) -> None:
         server = self._server
         if request.id in self._calls:
             raise UnexpectedFrameError("Request", f"id {request.id} is in flight already")
         if server.draining:
-            return self._answer_at_once(request, Status.UNAVAILABLE, _DRAINING)
+            self._answer_at_once(request, Status.UNAVAILABLE, _DRAINING)
+            return
         if request.deadline_ms <= 0:
-            return self._answer_at_once(request, Status.DEADLINE_EXCEEDED, _EXPIRED)
+            self._answer_at_once(request, Status.DEADLINE_EXCEEDED, _EXPIRED)
+            return
         self._calls[request.id] = call = InboundCall(self, request, self.now())
         server.in_flight += 1
         try:
@@ -240,7 +254,6 @@ class _Session:
         except Exception:
             _log.exception("rpc_handler_failed", peer=self.peer)
             call.fail(Status.INTERNAL, _INTERNAL)
-        return None
 
     def _answer_at_once(self, request: Request, status: Status, fault: Fault) -> None:
         self.connection.send(Response(request.id, status, self.load(), fault=fault))
@@ -272,9 +285,9 @@ class _Session:
 
     def _on_lost(self, error: Exception | None) -> None:
         if error is not None:
-            _log.warning("rpc_connection_lost", peer=self.peer, error=str(error), kind=type(error).__name__)
-        if self._greeting is not None:
-            self._greeting.cancel()
+            level = logging.WARNING if isinstance(error, RpcError) else logging.INFO  # clients come and go
+            _log.log(level, "rpc_connection_lost", peer=self.peer, error=str(error), kind=type(error).__name__)
+        self._stop_waiting()
         calls, self._calls = self._calls, {}
         for call in calls.values():
             self._give_up(call)
