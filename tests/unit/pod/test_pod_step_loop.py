@@ -1,4 +1,5 @@
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,10 +81,16 @@ async def test_what_one_step_finished_comes_in_the_order_it_was_finished() -> No
     engine = OneStepEngine()
     order: list[int] = []
     last = asyncio.Event()
+
+    def ended(number: int, _: GeneratedTokens) -> None:
+        order.append(number)
+        if number == 9:
+            last.set()
+
     with running(engine) as (steps, _):
         for number in range(10):
-            callback = steps.on_loop(lambda _, number=number: order.append(number) or number == 9 and last.set())
-            engine.submit(REQUEST, deadline=0.0, priority=Priority.BATCH, on_done=callback)
+            done = steps.on_loop(functools.partial(ended, number))
+            engine.submit(REQUEST, deadline=0.0, priority=Priority.BATCH, on_done=done)
         steps.wake()
         await asyncio.wait_for(last.wait(), 5.0)
     assert order == list(range(10))

@@ -9,9 +9,10 @@ from pathlib import Path
 from copydesk.common.process import run_until_signal
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.pod.codec_loading import load_codec
+from copydesk.inference.correction import CorrectionSetupError, Corrector
 from copydesk.inference.pod.corrections import Corrections
 from copydesk.inference.pod.engine_link import EngineLink
+from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.pod.metrics import WorkerMetrics
 from copydesk.inference.settings import InferenceSettings
 
@@ -28,7 +29,7 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
     link = EngineLink(
         str(runtime / "engine.sock"), name=name, token=token, refresh=settings.report_interval_ms / 1000
     )
-    corrections = Corrections(load_codec(settings), link, WorkerMetrics())
+    corrections = Corrections(_corrector(settings), link, WorkerMetrics())
 
     def hello() -> Hello:
         return Hello(
@@ -57,3 +58,10 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)
     return 0
+
+
+def _corrector(settings: InferenceSettings) -> Corrector:
+    try:
+        return Corrector.load(settings.model_dir, context=settings.context)
+    except CorrectionSetupError as error:
+        raise CannotStartError("MODEL_DIR", str(error)) from error

@@ -1,0 +1,82 @@
+"""Runs a pod: `python -m copydesk.inference`, configured by environment variables.
+
+The roles `engine` and `worker` are for the supervisor to start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from copydesk.common.process import die_with_parent, run
+from copydesk.common.settings import load_settings
+from copydesk.common.telemetry import configure_logging
+from copydesk.inference.pod.failure import CannotStartError, FailureNote
+from copydesk.inference.pod.lifecycle import PERMANENT_FAILURE
+from copydesk.inference.settings import InferenceSettings
+from setproctitle import setproctitle
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; `role` is None for the supervisor."""
+    parser = argparse.ArgumentParser(
+        prog="python -m copydesk.inference",
+        description="Run an inference pod. Settings are environment variables: COPYDESK_INFERENCE_MODEL_DIR, ...",
+    )
+    roles = parser.add_subparsers(dest="role", metavar="")
+    for role in ("engine", "worker"):
+        child = roles.add_parser(role)
+        child.add_argument("--runtime", type=Path, required=True)
+        child.add_argument("--parent", type=int, required=True)
+        child.add_argument("--name", default=role)
+        child.add_argument("--listen-fd", type=int)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the role that the command line names, and return its exit code."""
+    options = parse_arguments(arguments)
+    if options.role is not None:
+        die_with_parent(options.parent, signum=signal.SIGKILL)
+    settings = load_settings(InferenceSettings)
+    configure_logging(f"inference.{options.name}" if options.role else "inference", level=settings.log_level.value)
+    setproctitle(f"copydesk {options.name if options.role else 'pod'} {settings.model}")
+    if options.role is None:
+        return _run_supervisor(settings)
+    try:
+        return _run_child(settings, options)
+    except CannotStartError as error:
+        FailureNote(options.runtime, options.name).write(error)
+        return PERMANENT_FAILURE
+
+
+def _run_supervisor(settings: InferenceSettings) -> int:
+    from copydesk.inference.pod.keeper import PermanentFailureError
+    from copydesk.inference.pod.supervisor import supervise
+
+    try:
+        asyncio.run(supervise(settings))
+    except (CannotStartError, PermanentFailureError) as error:
+        print(f"copydesk inference: {error}", file=sys.stderr)
+        return PERMANENT_FAILURE
+    return 0
+
+
+def _run_child(settings: InferenceSettings, options: argparse.Namespace) -> int:
+    if options.role == "engine":
+        from copydesk.inference.pod.engine_process import serve_engine
+
+        return run(serve_engine(settings, str(options.runtime / "engine.sock")))
+    from copydesk.inference.pod.worker_process import serve_worker
+
+    listener = socket.socket(fileno=options.listen_fd)
+    return run(serve_worker(settings, listener, options.runtime, options.name))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""From settings to an engine, with every failure put in terms of the setting to change."""
+
+from __future__ import annotations
+
+from copydesk.inference.checkpoint.errors import CheckpointError
+from copydesk.inference.checkpoint.manifest import read_digest
+from copydesk.inference.engine import Engine
+from copydesk.inference.pod.failure import CannotStartError
+from copydesk.inference.settings import InferenceSettings
+
+
+def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
+    """Load the engine that the settings describe; return it and the digest of its weights.
+
+    Takes seconds to minutes. Raises `CannotStartError`.
+    """
+    # Here, so that what only reads this module's name does not pay for torch.
+    from copydesk.inference.engine.native import (
+        InvalidOptionError,
+        ModelError,
+        NativeOptions,
+        Precision,
+        open_engine,
+    )
+
+    options = NativeOptions(
+        precision=Precision(settings.dtype.value),
+        slots=settings.slots,
+        context=settings.context,
+        queue=settings.queue,
+        threads=settings.thread_count(),
+    )
+    try:
+        digest = read_digest(settings.model_dir)
+        return open_engine(settings.model_dir, options), digest
+    except InvalidOptionError as error:
+        raise CannotStartError(error.option.upper(), f"{error.value!r}; expected {error.expected}") from error
+    except (ModelError, CheckpointError) as error:
+        raise CannotStartError("MODEL_DIR", str(error)) from error
