@@ -5,6 +5,10 @@ what is written is an ordinary Hugging Face directory, so that every engine read
 """
 
 from copydesk.inference.checkpoint.manifest import read_digest
-from copydesk.inference.checkpoint.prepare import default_model_directory, prepare_default_model
+from copydesk.inference.checkpoint.prepare import (
+    default_model_directory,
+    prepare_default_model,
+    verify_default_model,
+)
 
-__all__ = ["default_model_directory", "prepare_default_model", "read_digest"]
+__all__ = ["default_model_directory", "prepare_default_model", "read_digest", "verify_default_model"]

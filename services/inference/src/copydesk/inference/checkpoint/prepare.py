@@ -1,6 +1,7 @@
 """Making the default model: base weights from a GGUF, merged with the correction adapter.
 
-The result is an ordinary Hugging Face directory. It takes about ten seconds, once; afterwards the directory is found in the cache.
+The result is an ordinary Hugging Face directory. It takes about ten seconds, once; afterwards the directory is
+found in the cache.
 """
 
 from __future__ import annotations
@@ -55,6 +56,15 @@ def prepare_default_model(progress: Progress | None = None) -> Path:
     return ModelStore.from_environment().obtain(
         gec_en.NAME, _default_key(), lambda folder: _build(folder, installed, report), needed_bytes=needed
     )
+
+
+def verify_default_model() -> None:
+    """Read the prepared model in full and compare it with its manifest, which a start does by sizes only.
+
+    Raises:
+        CorruptCheckpointError: It is missing, or a byte has changed. Removed, it is made anew.
+    """
+    ModelStore.from_environment().verify(gec_en.NAME, _default_key())
 
 
 def write_model(folder: Path, base: GgufModel, adapter: Adapter, data: Traversable, report: Progress) -> None:

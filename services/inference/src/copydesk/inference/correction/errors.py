@@ -30,8 +30,8 @@ class MissingChatTemplateError(CorrectionSetupError):
     def __init__(self, directory: Path) -> None:
         super().__init__(
             directory,
-            f"{directory} has no chat template: add chat_template.jinja, or chat_template in tokenizer_config.json "
-            "(it is rendered with `messages`, of which the last one's content is the sentence)",
+            f"{directory} has no chat template: add chat_template.jinja, or chat_template in "
+            "tokenizer_config.json (rendered with `messages`; the content of the last one is the sentence)",
         )
 
 
