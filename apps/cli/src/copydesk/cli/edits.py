@@ -48,7 +48,7 @@ def spans(text: str, edits: Sequence[EditLike]) -> Iterator[Span]:
 
 
 def marked(pieces: Iterable[Span], *, colour: bool) -> str:
-    """Write spans as one string: in red and green, or as `[-removed-]{+added+}`, as `git diff --word-diff` does."""
+    """Write spans as one string: in red and green, or as `[-removed-]{+added+}`, like `git diff --word-diff`."""
     return "".join(_marked(piece, colour) for piece in pieces)
 
 

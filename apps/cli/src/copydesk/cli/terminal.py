@@ -8,6 +8,13 @@ from rich.console import Console
 from rich.markup import escape
 
 
+class LastingConsole(Console):
+    """A console for a process that must outlive its reader: rich's own exits on a broken pipe."""
+
+    def on_broken_pipe(self) -> None:
+        """Lose what was to be written, and go on."""
+
+
 def stderr() -> Console:
     """The console for progress and errors."""
     return Console(stderr=True, highlight=False)

@@ -47,7 +47,7 @@ def demo(pods: int, model: Path | None, dtype: str) -> int:
         except (CannotStartError, PreparationError) as error:
             terminal.say_error(str(error), error.hint)
             return 2
-        report = ConsoleReport(terminal.stderr())
+        report = ConsoleReport(terminal.LastingConsole(stderr=True, highlight=False))
         return explain(asyncio.run(run_fleet(options, report, _correct_all, serve=False)))
 
 

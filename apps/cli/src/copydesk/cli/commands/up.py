@@ -55,7 +55,9 @@ class UpRequest:
 
 def up(request: UpRequest) -> int:
     """Run a fleet until a signal comes; returns the exit code."""
-    report: Report = JsonReport(sys.stdout) if request.as_json else ConsoleReport(terminal.stdout())
+    report: Report = (
+        JsonReport(sys.stdout) if request.as_json else ConsoleReport(terminal.LastingConsole(highlight=False))
+    )
     state_dir = (request.state_dir or default_state_dir(request.port)).absolute()
     try:
         with StateLock(state_dir):
@@ -68,6 +70,10 @@ def up(request: UpRequest) -> int:
         terminal.say_error(str(error), error.hint)
         return 2
     return explain(outcome)
+
+
+def _report(*, as_json: bool) -> Report:
+    return JsonReport(sys.stdout) if as_json else ConsoleReport(terminal.LastingConsole(highlight=False))
 
 
 def explain(outcome: Outcome) -> int:

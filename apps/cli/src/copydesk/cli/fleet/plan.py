@@ -110,7 +110,7 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
         "COPYDESK_INFERENCE_DTYPE": options.dtype,
         "COPYDESK_INFERENCE_RPC_TOKEN": options.rpc_token,
     }
-    return ChildSpec(name, Role.POD, _module(options, "inference"), env, grace=15.0)
+    return ChildSpec(name, Role.POD, _module(options, "inference"), env, grace=30.0)
 
 
 def _gateway(options: FleetOptions) -> ChildSpec:

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 from copydesk.cli.fleet import events
-from rich.console import Console
+from copydesk.cli.terminal import LastingConsole
 from rich.markup import escape
 
 Report = Callable[[events.Event], None]
@@ -30,7 +30,7 @@ class JsonReport:
 class ConsoleReport:
     """Writes each event as a short line."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: LastingConsole) -> None:
         self._console = console
 
     def __call__(self, event: events.Event) -> None:

@@ -1,0 +1,65 @@
+"""Which processes a fleet has, and how they are configured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from copydesk.cli.fleet.plan import FleetOptions, Role, model_name, plan_fleet
+from copydesk.common.messages import subject_token
+from hypothesis import given
+from hypothesis import strategies as st
+
+OPTIONS = FleetOptions(
+    model="gec-en",
+    model_dir=Path("/models/gec-en"),
+    pods=2,
+    port=8080,
+    nats_port=24222,
+    dtype="auto",
+    cores=8,
+    rpc_token="secret",
+    python="/venv/bin/python",
+    nats_server="/venv/bin/nats-server",
+    state_dir=Path("/state"),
+)
+
+
+def test_a_fleet_is_nats_discovery_pods_and_a_gateway() -> None:
+    specs = plan_fleet(OPTIONS)
+    assert [spec.name for spec in specs] == ["nats", "eds", "pod-1", "pod-2", "gateway"]
+    assert specs[1].argv == ("/venv/bin/python", "-m", "copydesk.eds")
+
+
+def test_everybody_meets_at_the_same_nats_and_nowhere_but_on_loopback() -> None:
+    nats, *services = plan_fleet(OPTIONS)
+    assert nats.argv[1:5] == ("--addr", "127.0.0.1", "--port", "24222")
+    urls = {value for spec in services for key, value in spec.env.items() if key.endswith("_NATS_URL")}
+    hosts = {value for spec in services for key, value in spec.env.items() if key.endswith("_HOST")}
+    assert urls == {"nats://127.0.0.1:24222"}
+    assert hosts == {"127.0.0.1"}
+
+
+def test_gateway_and_pods_agree_on_model_and_token() -> None:
+    specs = {spec.name: spec.env for spec in plan_fleet(OPTIONS)}
+    for key in ("MODEL", "RPC_TOKEN"):
+        assert specs["gateway"][f"COPYDESK_GATEWAY_{key}"] == specs["pod-1"][f"COPYDESK_INFERENCE_{key}"]
+    assert specs["pod-2"]["COPYDESK_INFERENCE_POD"] == "pod-2"
+    assert specs["pod-1"]["COPYDESK_INFERENCE_MODEL_DIR"] == "/models/gec-en"
+
+
+def test_secrets_are_in_no_command_line() -> None:
+    assert all("secret" not in argument for spec in plan_fleet(OPTIONS) for argument in spec.argv)
+
+
+@pytest.mark.parametrize(("cores", "pods", "threads"), [(8, 2, 4), (2, 2, 1), (7, 2, 3), (1, 4, 1), (8, 3, 2)])
+def test_pods_share_the_cores(cores: int, pods: int, threads: int) -> None:
+    options = replace(OPTIONS, cores=cores, pods=pods)
+    pod = next(spec for spec in plan_fleet(options) if spec.role is Role.POD)
+    assert pod.env["COPYDESK_INFERENCE_THREADS"] == str(threads)
+
+
+@given(st.text(min_size=1, max_size=80).filter(lambda name: "/" not in name and "\0" not in name))
+def test_any_directory_gives_a_name_that_a_subject_takes(name: str) -> None:
+    assert subject_token(model_name(Path("/models") / name))

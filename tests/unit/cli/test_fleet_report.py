@@ -1,0 +1,69 @@
+"""Events for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from copydesk.cli.fleet import events
+from copydesk.cli.fleet.report import ConsoleReport, JsonReport, seconds
+from copydesk.cli.terminal import LastingConsole
+
+EXITED = events.ChildExited(
+    time=1.0,
+    name="pod-1",
+    pid=7,
+    code=-9,
+    how="was killed by SIGKILL",
+    uptime_s=3.25,
+    restart_in_s=0.2,
+    log="/state/[x]/pod-1.log",
+)
+FAILED = events.Failed(
+    time=1.0, name="eds", reason="exited with code 2", log="/l", log_tail=("[bold]not markup", "last"), exit_code=2
+)
+
+
+class Gone(io.StringIO):
+    """A stream whose reader has left."""
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_program_gets_one_object_a_line() -> None:
+    stream = io.StringIO()
+    report = JsonReport(stream)
+    report(EXITED)
+    report(events.Ready(time=2.0, url="http://x", after_s=1.0))
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first["event"] == "child_exited"
+    assert (first["name"], first["code"], first["restart_in_s"]) == ("pod-1", -9, 0.2)
+    assert second == {"event": "ready", "time": 2.0, "url": "http://x", "after_s": 1.0}
+
+
+def test_a_person_reads_who_ended_how_and_when_it_is_back() -> None:
+    stream = io.StringIO()
+    ConsoleReport(LastingConsole(file=stream))(EXITED)
+    line = stream.getvalue()
+    assert line.count("\n") == 1
+    assert "pod-1 was killed by SIGKILL after 3.2 s; restarting in 0.2 s" in line
+    assert "/state/[x]/pod-1.log" in line
+
+
+def test_a_failure_shows_the_log_as_it_is() -> None:
+    stream = io.StringIO()
+    ConsoleReport(LastingConsole(file=stream))(FAILED)
+    assert "[bold]not markup" in stream.getvalue()
+    assert "last" in stream.getvalue()
+
+
+@pytest.mark.parametrize("make", [JsonReport, lambda stream: ConsoleReport(LastingConsole(file=stream))])
+def test_a_reader_that_left_does_not_end_the_fleet(make: type[JsonReport]) -> None:
+    make(Gone())(EXITED)
+
+
+@pytest.mark.parametrize(("duration", "words"), [(1.25, "1.2 s"), (600, "10 min"), (9000, "2.5 h")])
+def test_durations_are_written_in_the_unit_that_suits(duration: float, words: str) -> None:
+    assert seconds(duration) == words
