@@ -65,7 +65,7 @@ def test_an_unknown_tensor_is_refused(tmp_path: Path, weights: Weights) -> None:
 
 def test_another_architecture_is_refused(tmp_path: Path, weights: Weights) -> None:
     path = write_gguf(tmp_path / "qwen.gguf", weights, architecture="qwen2")
-    with pytest.raises(UnsupportedGgufError, match="general.architecture is 'qwen2', expected 'llama'"):
+    with pytest.raises(UnsupportedGgufError, match=r"general\.architecture is 'qwen2', expected 'llama'"):
         GgufModel(path)
 
 
