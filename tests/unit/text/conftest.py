@@ -1,4 +1,4 @@
-"""Property tests without a deadline: how long one example takes says more about the machine than about the code."""
+"""Property tests without a deadline: how long one example takes says more about the machine than the code."""
 
 from __future__ import annotations
 
