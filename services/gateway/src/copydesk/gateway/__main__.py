@@ -1,0 +1,78 @@
+"""`python -m copydesk.gateway`: serve the REST API until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+from copydesk.common.bus import BusUrlError
+from copydesk.common.process import run, run_until_signal
+from copydesk.common.settings import load_settings, variable_name
+from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.gateway.app import build_app
+from copydesk.gateway.keys import KeyRing, KeysFileError
+from copydesk.gateway.server import ListenError, Server, listen
+from copydesk.gateway.service import Gateway
+from copydesk.gateway.settings import GatewaySettings
+
+EXIT_REFUSED = 2
+
+_log = get_logger(__name__)
+
+
+def main() -> int:
+    """Run the gateway; returns the exit status."""
+    settings = load_settings(GatewaySettings)
+    configure_logging("gateway", level=settings.log_level)
+    try:
+        keys = _keys(settings)
+        listener = listen(settings.host, settings.port)
+        run(_serve(settings, keys, listener))
+    except (ListenError, KeysFileError, BusUrlError, _OpenToAllError) as error:
+        print(f"copydesk.gateway: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    return 0
+
+
+class _OpenToAllError(Exception):
+    """An address that others can reach, without keys."""
+
+
+def _keys(settings: GatewaySettings) -> KeyRing | None:
+    if settings.api_keys_file is not None:
+        return KeyRing.load(settings.api_keys_file)
+    if not settings.loopback:
+        variable = variable_name(GatewaySettings, "api_keys_file")
+        raise _OpenToAllError(
+            f"{settings.host} can be reached from other machines, and anybody there could use the fleet: "
+            f"set {variable} to a file of API keys, or listen on 127.0.0.1"
+        )
+    return None
+
+
+async def _serve(settings: GatewaySettings, keys: KeyRing | None, listener: socket.socket) -> None:
+    gateway = Gateway(settings)
+    await gateway.start()
+    server = Server(
+        build_app(gateway, keys),
+        gateway.lifecycle,
+        grace=settings.drain_grace_ms / 1000,
+        timeout=settings.shutdown_timeout_ms / 1000,
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopping = asyncio.create_task(run_until_signal())
+    host, port = listener.getsockname()[:2]
+    _log.info("gateway_listening", host=host, port=port, model=settings.model, keys=keys is not None)
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        server.stop()
+        await serving
+    finally:
+        stopping.cancel()
+        await gateway.close()
+    _log.info("gateway_stopped")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

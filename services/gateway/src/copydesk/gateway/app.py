@@ -1,0 +1,89 @@
+"""The FastAPI application."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from copydesk.gateway import faults
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.http.correct import correct_router
+from copydesk.gateway.http.documents import components
+from copydesk.gateway.http.edge import Edge
+from copydesk.gateway.http.operations import guarded_router, health_router
+from copydesk.gateway.http.pages import pages_router
+from copydesk.gateway.http.responses import error_response
+from copydesk.gateway.keys import KeyRing
+from copydesk.gateway.service import Gateway
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+DESCRIPTION = "Corrects the grammar of English text. Errors have OpenAI's shape, with stable codes."
+
+
+def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
+    """Return the ASGI application of a gateway; with `keys`, what is under /v1 and the metrics ask for one."""
+    app = _Documented(
+        gateway,
+        title="Copydesk",
+        description=DESCRIPTION,
+        version=version("copydesk-gateway"),
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    guard = [] if keys is None else [Depends(_require_key(keys))]
+    app.include_router(correct_router(gateway), dependencies=guard)
+    app.include_router(guarded_router(gateway), dependencies=guard)
+    app.include_router(health_router(gateway))
+    app.include_router(pages_router())
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_unexpected)
+    return Edge(app, gateway.metrics, gateway.lifecycle)
+
+
+class _Documented(FastAPI):
+    """FastAPI whose OpenAPI document has the schemas of the bodies, which it never sees itself."""
+
+    def __init__(self, gateway: Gateway, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._limits = gateway.settings.limits
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            document.setdefault("components", {}).setdefault("schemas", {}).update(components(self._limits))
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
+def _require_key(keys: KeyRing) -> Any:
+    async def require_key(request: Request) -> None:
+        request.state.key_name = keys.check(request.headers.get("authorization"))
+
+    return require_key
+
+
+async def _on_api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error_response(error, request.state.request_id)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Put what the router raises (404, 405) into the shape of all errors."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        found = faults.not_found(request.url.path)
+    elif error.status_code == 405:
+        found = faults.method_not_allowed(request.method, request.url.path)
+    else:
+        found = ApiError(error.status_code, "http_error", str(error.detail))
+    response = error_response(found, request.state.request_id)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _on_unexpected(request: Request, _error: Exception) -> Response:
+    return error_response(faults.unexpected(), request.state.request_id)

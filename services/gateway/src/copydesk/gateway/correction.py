@@ -1,0 +1,198 @@
+"""From texts to corrected texts: cut into sentences, have them corrected side by side, put them together.
+
+Nothing here knows of HTTP: a request comes in as texts and goes out by callback, so that any front can drive it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
+from copydesk.common.telemetry import get_logger
+from copydesk.gateway import faults
+from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
+from copydesk.gateway.faults import ApiError
+from copydesk.text import Edit, Segment, apply, correct_segments, segment
+
+NOTHING_TO_CORRECT = "nothing_to_correct"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(CorrectedSentence).decode
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A part of the input, in code points, that stays as it was, and why."""
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedText:
+    """One text: `apply(source, edits) == corrected`."""
+
+    corrected: str
+    edits: list[Edit]
+    skipped: list[Skipped]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """The end of a request: its texts in order, the weights that were used, and what it cost."""
+
+    texts: list[CorrectedText]
+    digest: str
+    prompt_tokens: int
+    completion_tokens: int
+    sentences: int
+
+
+@dataclass(slots=True)
+class _Text:
+    source: str
+    segments: list[Segment]
+    answers: list[str]
+    skipped: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: str, max_characters: int) -> _Text:
+        segments = segment(source, max_characters=max_characters)
+        text = cls(source, segments, [found.text for found in segments])
+        for index, found in enumerate(segments):
+            if not found.correctable:
+                too_long = len(found.text) > max_characters
+                text.skipped[index] = Outcome.TOO_LONG.value if too_long else NOTHING_TO_CORRECT
+        return text
+
+    def result(self) -> CorrectedText:
+        edits = correct_segments(self.source, self.segments, self.answers)
+        skipped = [
+            Skipped(self.segments[index].start, self.segments[index].end, reason)
+            for index, reason in sorted(self.skipped.items())
+        ]
+        return CorrectedText(apply(self.source, edits), edits, skipped)
+
+
+class Corrector:
+    """Corrects texts with the fleet.
+
+    `concurrency` is the most sentences of one request in flight; `max_characters` is where a sentence is cut.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, *, concurrency: int, max_characters: int) -> None:
+        self.dispatcher = dispatcher
+        self.concurrency = concurrency
+        self.max_characters = max_characters
+
+    def submit(
+        self, texts: Sequence[str], deadline: float, on_done: Callable[[Correction | ApiError], None]
+    ) -> CorrectionRun:
+        """Start to correct `texts`; `deadline` is in the event loop's time.
+
+        `on_done` is called exactly once and never from within this call; after `cancel` of the run it is not.
+        """
+        run = CorrectionRun(self, [_Text.of(text, self.max_characters) for text in texts], deadline, on_done)
+        run.start()
+        return run
+
+
+class CorrectionRun:
+    """One request underway. The first sentence that fails ends it, and takes the others along."""
+
+    def __init__(
+        self,
+        corrector: Corrector,
+        texts: list[_Text],
+        deadline: float,
+        on_done: Callable[[Correction | ApiError], None],
+    ) -> None:
+        self._corrector = corrector
+        self._texts = texts
+        self._deadline = deadline
+        self._on_done = on_done
+        self._jobs = [
+            (text, index) for text in texts for index, found in enumerate(text.segments) if found.correctable
+        ]
+        self._next = 0
+        self._underway: dict[int, Dispatch] = {}
+        self._done = False
+        self._digest = ""
+        self._prompt_tokens = 0
+        self._completion_tokens = 0
+
+    def start(self) -> None:
+        """Send the first sentences; with none to send, the end comes in the next turn of the loop."""
+        if not self._jobs:
+            asyncio.get_running_loop().call_soon(self._complete)
+        self._fill()
+
+    def cancel(self) -> None:
+        """Give the request up, and every sentence of it."""
+        self._done = True
+        underway, self._underway = self._underway, {}
+        for dispatch in underway.values():
+            dispatch.cancel()
+
+    def _fill(self) -> None:
+        while len(self._underway) < self._corrector.concurrency and self._next < len(self._jobs):
+            job, self._next = self._next, self._next + 1
+            text, index = self._jobs[job]
+            payload = _encode(CorrectSentence(text.segments[index].text))
+            on_done = partial(self._on_sentence, job)
+            self._underway[job] = self._corrector.dispatcher.submit(payload, self._deadline, on_done)
+
+    def _on_sentence(self, job: int, outcome: Delivery | ApiError) -> None:
+        del self._underway[job]
+        if isinstance(outcome, ApiError):
+            return self._fail(outcome)
+        try:
+            answer = _decode(outcome.payload)
+        except (msgspec.MsgspecError, ValueError) as error:
+            _log.error("pod_answer_undecodable", error=str(error))
+            return self._fail(faults.inference_failed("its answer does not decode"))
+        self._take(job, answer, outcome.digest)
+        self._fill()
+        if not self._underway:
+            self._complete()
+        return None
+
+    def _take(self, job: int, answer: CorrectedSentence, digest: str) -> None:
+        text, index = self._jobs[job]
+        if answer.outcome is Outcome.CORRECTED:
+            text.answers[index] = answer.text
+        else:
+            text.skipped[index] = answer.outcome.value
+        self._digest = self._digest or digest
+        self._prompt_tokens += answer.prompt_tokens
+        self._completion_tokens += answer.completion_tokens
+
+    def _fail(self, error: ApiError) -> None:
+        self.cancel()
+        self._on_done(error)
+
+    def _complete(self) -> None:
+        if self._done:
+            return
+        self._done = True
+        try:
+            outcome: Correction | ApiError = self._result()
+        except Exception:
+            _log.exception("correction_not_assembled")
+            outcome = faults.unexpected()
+        self._on_done(outcome)
+
+    def _result(self) -> Correction:
+        return Correction(
+            [text.result() for text in self._texts],
+            self._digest or self._corrector.dispatcher.fleet.digest,
+            self._prompt_tokens,
+            self._completion_tokens,
+            len(self._jobs),
+        )

@@ -1,0 +1,128 @@
+"""What the OpenAPI page says: made from the very structs that decode and encode, and from the limits in force."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from copydesk.gateway.limits import Limits
+from copydesk.gateway.schemas import (
+    CorrectRequest,
+    ErrorBody,
+    FleetBody,
+    Health,
+    ModelList,
+    TextAnswer,
+    TextsAnswer,
+)
+from copydesk.gateway.validation import DEADLINE_HEADER
+
+Arguments = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+
+_ERRORS = {
+    400: "The request is wrong; `code`, `param` and `limit` say how.",
+    401: "An API key is needed, where this gateway has keys.",
+    404: "The model is not served here.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON in UTF-8.",
+    429: "The fleet is full; `Retry-After` says when to come back.",
+    500: "A mistake of the gateway's own.",
+    502: "A pod failed.",
+    503: "No pod can take the work (`no_endpoints`, `pod_unavailable`).",
+    504: "The deadline passed.",
+}
+
+
+def components(limits: Limits) -> dict[str, Any]:
+    """Return the schemas of every body, the limits in force included."""
+    types = (CorrectRequest, TextAnswer, TextsAnswer, ErrorBody, ModelList, Health, FleetBody)
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    request = schemas["CorrectRequest"]
+    request["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
+    request["properties"]["text"] |= {"minLength": 1, "maxLength": limits.characters}
+    request["properties"]["texts"] |= {"minItems": 1, "maxItems": limits.texts}
+    request["properties"]["texts"]["items"] |= {"minLength": 1}
+    request["examples"] = [{"text": "She go to school every day."}]
+    return schemas
+
+
+def correct(limits: Limits) -> Arguments:
+    """The route of a correction."""
+    description = (
+        "Corrects one text, or each of several. The text is cut into sentences, which are corrected side by side; "
+        "white space stays as it is. Offsets count Unicode code points of the input, and applying the edits gives "
+        f"the corrected text exactly. At most {limits.body_bytes} bytes, {limits.texts} texts, and "
+        f"{limits.characters} characters in all texts together; no text may be blank or contain NUL."
+    )
+    return {
+        "summary": "Correct text",
+        "description": description,
+        "responses": {
+            200: _json("Corrected.", {"oneOf": [_reference(TextAnswer), _reference(TextsAnswer)]}),
+            **_errors(*_ERRORS),
+        },
+        "openapi_extra": {
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": _reference(CorrectRequest)}},
+            },
+            "parameters": [
+                _header(
+                    DEADLINE_HEADER,
+                    "Milliseconds that the answer may take; later it is of no use.",
+                    {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms},
+                ),
+                _header(
+                    "X-Request-Id",
+                    "Printable, at most 128 characters; returned, and in every log line. Made up if it is not.",
+                    {"type": "string", "maxLength": 128},
+                ),
+            ],
+        },
+    }
+
+
+def answer(summary: str, description: str, body: type[msgspec.Struct]) -> Arguments:
+    """A route that answers with `body`."""
+    return {"summary": summary, "description": description, "responses": {200: _json("OK", _reference(body))}}
+
+
+def fleet() -> Arguments:
+    """The route of the fleet's view."""
+    return answer("Fleet", "The pods as this gateway sees them.", FleetBody)
+
+
+def readiness() -> Arguments:
+    """The route that tells whether requests can be served."""
+    arguments = answer("Readiness", "Whether a pod is ready to work.", Health)
+    arguments["responses"][503] = _json("No pod is ready, or the gateway is stopping.", _reference(Health))
+    return arguments
+
+
+def metrics() -> Arguments:
+    """The route that Prometheus scrapes."""
+    content = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "summary": "Metrics",
+        "description": "Counters and histograms in Prometheus' text format.",
+        "responses": {200: {"description": "OK", "content": content}},
+    }
+
+
+def _errors(*statuses: int) -> dict[int | str, Any]:
+    return {status: _json(_ERRORS[status], _reference(ErrorBody)) for status in statuses}
+
+
+def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _reference(body: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"$ref": _REF.format(name=body.__name__)}
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}

@@ -1,0 +1,96 @@
+"""What every HTTP request passes first and last: its id, its count, its unread body, and what nobody caught."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from time import perf_counter
+from typing import Any
+
+from copydesk.common.telemetry import get_logger, request_context
+from copydesk.gateway import faults
+from copydesk.gateway.http.inbox import ClientGoneError, Inbox
+from copydesk.gateway.http.responses import error_response
+from copydesk.gateway.lifecycle import Lifecycle
+from copydesk.gateway.metrics import Metrics
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CLIENT_GONE = 499
+"""nginx's code for a client that closed before the answer; it is only counted, never sent."""
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_log = get_logger(__name__)
+
+
+class Edge:
+    """ASGI middleware, outermost. It leaves `request_id` and `inbox` in the request's state."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, lifecycle: Lifecycle) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._lifecycle = lifecycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send, self._lifecycle)
+        self._metrics.in_flight += 1
+        try:
+            with request_context(exchange.request_id):
+                await exchange.run(self._app)
+        finally:
+            self._metrics.in_flight -= 1
+            self._metrics.request(exchange.route, exchange.status, perf_counter() - exchange.started)
+
+
+class _Exchange:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, lifecycle: Lifecycle) -> None:
+        self.started = perf_counter()
+        self.request_id = _request_id(scope)
+        self.status = CLIENT_GONE
+        self._scope = scope
+        self._send = send
+        self._lifecycle = lifecycle
+        self._inbox = Inbox(scope, receive)
+        self._state: dict[str, Any] = scope.setdefault("state", {})
+        self._state.update(request_id=self.request_id, inbox=self._inbox)
+
+    @property
+    def route(self) -> str:
+        """The pattern of the route that took the request."""
+        path = getattr(self._scope.get("route"), "path", None)
+        return path if isinstance(path, str) else "unmatched"
+
+    async def run(self, app: ASGIApp) -> None:
+        try:
+            await app(self._scope, self._inbox, self.send)
+        except ClientGoneError:
+            _log.debug("client_gone", path=self._scope["path"])
+        except Exception:
+            _log.exception("request_failed", method=self._scope["method"], path=self._scope["path"])
+            if self.status == CLIENT_GONE:
+                await error_response(faults.unexpected(), self.request_id)(self._scope, self._inbox, self.send)
+
+    async def send(self, message: Message) -> None:
+        """Send one ASGI message, the head of the response with what every response has."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message.get("headers", ()), (b"x-request-id", self.request_id.encode("ascii"))]
+            headers.append((b"x-content-type-options", b"nosniff"))
+            if self._inbox.uninvited or self._lifecycle.stopping:
+                headers.append((b"connection", b"close"))
+            else:
+                await self._inbox.drain()
+            message = {**message, "headers": headers}
+            if self.status >= 500:
+                _log.warning("answered_with_error", path=self._scope["path"], status=self.status)
+        await self._send(message)
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return f"req-{secrets.token_hex(12)}"

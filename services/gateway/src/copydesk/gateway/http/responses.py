@@ -1,0 +1,41 @@
+"""Responses from msgspec structs, and from errors."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.schemas import ErrorBody, ErrorDetail
+from msgspec import UNSET
+from starlette.responses import Response
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_response(
+    body: msgspec.Struct, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None
+) -> Response:
+    """Answer with a JSON body."""
+    return Response(_encode(body), status, headers, media_type="application/json")
+
+
+def error_response(error: ApiError, request_id: str) -> Response:
+    """Answer with an error in OpenAI's shape; a 500 names the request id, because the log has the rest."""
+    message = error.message
+    if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        message = f"{message} The request id is {request_id}."
+    limit = UNSET if error.limit is None else error.limit
+    detail = ErrorDetail(message, error.type, error.param, error.code, limit)
+    return json_response(ErrorBody(detail), error.status, _headers(error))
+
+
+def _headers(error: ApiError) -> dict[str, str]:
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.status == HTTPStatus.REQUEST_TIMEOUT:
+        headers["Connection"] = "close"
+    return headers

@@ -1,0 +1,199 @@
+"""One inference pod: its place in the membership, the connection to it, and the account of its work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.common.rpc import Channel, Load, RpcConnectError, RpcHandshakeError, RpcPingError, TcpAddress
+from copydesk.common.telemetry import get_logger
+from copydesk.routing import HeardLoad, Ledger, Standing, backoff_seconds
+
+STABLE_SECONDS = 5.0
+"""A connection that held this long resets the back-off."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialling:
+    """How to reach pods. Times in seconds; `random` gives floats in [0, 1)."""
+
+    name: str
+    model: str
+    token: str
+    random: Callable[[], float]
+    connect_timeout: float = 2.0
+    keepalive: float = 1.0
+    keepalive_timeout: float = 5.0
+
+
+class Pod:
+    """A pod that is kept connected while it is in the membership.
+
+    It is eligible for new work while discovery says it is ready, the connection stands, and the pod itself has
+    neither announced that it drains nor said that it is not ready. `on_change` is called whenever that may have
+    changed.
+    """
+
+    def __init__(self, endpoint: Endpoint, dialling: Dialling, on_change: Callable[[Pod], None]) -> None:
+        self.endpoint = endpoint
+        self.ledger = Ledger()
+        self.channel: Channel | None = None
+        self.reported = EndpointState.WARMING
+        self.retired = False
+        self._dialling = dialling
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._nudged = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._answers = 0
+        self._keeper = self._loop.create_task(self._keep_connected(), name=f"pod {endpoint.id}")
+
+    @property
+    def id(self) -> str:
+        """The pod's name in the membership."""
+        return self.endpoint.id
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands."""
+        return self.channel is not None and not self.channel.closed
+
+    @property
+    def eligible(self) -> bool:
+        """Whether new work may go to this pod."""
+        channel = self.channel
+        return (
+            channel is not None
+            and not channel.closed
+            and not channel.draining
+            and not self.retired
+            and self.endpoint.state is EndpointState.READY
+            and self.reported is EndpointState.READY
+        )
+
+    def standing(self, now: float) -> Standing:
+        """How the pod compares with others, for the balancer."""
+        return self.ledger.standing(now)
+
+    def update(self, endpoint: Endpoint) -> None:
+        """Take over what discovery says now; the address must be the same."""
+        changed = endpoint.state is not self.endpoint.state
+        self.endpoint = endpoint
+        if changed:
+            self._nudged.set()
+            self._on_change(self)
+
+    def hear(self, load: Load) -> None:
+        """Take in the load that came with an answer."""
+        self._answers += 1
+        self.ledger.hear(HeardLoad(load.running, load.queued, load.capacity, self._loop.time()))
+
+    def doubt(self) -> None:
+        """The pod itself says it cannot work: leave it alone until a ping says otherwise."""
+        self.reported = EndpointState.WARMING
+        self._on_change(self)
+
+    def request_ended(self) -> None:
+        """Tell a retired pod that it may be one request closer to its end."""
+        if self.retired and self.ledger.in_flight == 0:
+            self._idle.set()
+
+    async def retire(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for what is in flight, then disconnect; set `retired` before."""
+        if self.ledger.in_flight:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._idle.wait()
+        self._keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._keeper
+        if self.channel is not None:
+            await self.channel.close()
+
+    async def _keep_connected(self) -> None:
+        attempt = 0
+        while True:
+            channel = await self._open(attempt)
+            attempt += 1
+            if channel is not None:
+                since = self._loop.time()
+                await self._watch(channel)
+                attempt = 0 if self._loop.time() - since >= STABLE_SECONDS else attempt
+            await asyncio.sleep(backoff_seconds(attempt, random=self._dialling.random))
+
+    async def _open(self, attempt: int) -> Channel | None:
+        dialling = self._dialling
+        address = TcpAddress(self.endpoint.host, self.endpoint.port)
+        try:
+            channel = await Channel.open(
+                address,
+                name=dialling.name,
+                token=dialling.token,
+                timeout=dialling.connect_timeout,
+                on_drain=self._on_drain,
+                on_close=self._on_close,
+            )
+        except (RpcConnectError, RpcHandshakeError) as error:
+            log = _log.warning if attempt == 0 else _log.debug
+            log("pod_unreachable", pod=self.id, error=str(error), attempt=attempt)
+            return None
+        if channel.peer.model and channel.peer.model != dialling.model:
+            _log.error("pod_serves_another_model", pod=self.id, model=channel.peer.model, wanted=dialling.model)
+            await channel.close()
+            return None
+        self._adopt(channel)
+        return channel
+
+    def _adopt(self, channel: Channel) -> None:
+        self.channel = channel
+        self.reported = channel.peer.state
+        self.ledger.restart(channel.peer.capacity)
+        _log.info("pod_connected", pod=self.id, address=str(channel.address), state=self.reported.value)
+        self._on_change(self)
+
+    async def _watch(self, channel: Channel) -> None:
+        """Ping the pod while nothing is heard from it; return once the connection is gone."""
+        while not channel.closed:
+            answers = self._answers
+            await self._rest()
+            if self._answers != answers and self.reported is EndpointState.READY:
+                continue
+            try:
+                pong = await channel.ping(self._dialling.keepalive_timeout)
+            except RpcPingError as error:
+                if not channel.closed:
+                    _log.warning("pod_silent", pod=self.id, error=str(error))
+                    await channel.close()
+                return
+            self.hear(pong.load)
+            self._report(pong.state)
+
+    async def _rest(self) -> None:
+        """Wait for a keepalive interval; less if the connection closes or discovery changes its mind.
+
+        A pod that is not ready is asked more often: clients may be waiting for it.
+        """
+        self._nudged.clear()
+        interval = self._dialling.keepalive * (1.0 if self.reported is EndpointState.READY else 0.25)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(interval):
+                await self._nudged.wait()
+
+    def _report(self, state: EndpointState) -> None:
+        if state is not self.reported:
+            self.reported = state
+            self._on_change(self)
+
+    def _on_drain(self, _channel: Channel) -> None:
+        _log.info("pod_draining", pod=self.id)
+        self._on_change(self)
+
+    def _on_close(self, channel: Channel) -> None:
+        _log.info("pod_disconnected", pod=self.id, in_flight=channel.in_flight)
+        self._nudged.set()
+        self._on_change(self)

@@ -1,0 +1,163 @@
+"""The bodies of the REST API, as msgspec structs: they decode, encode, and make the OpenAPI schemas."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Offset = Annotated[int, Meta(ge=0, description="in Unicode code points of the input text")]
+
+
+class CorrectRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Exactly one of `text` and `texts`."""
+
+    text: Annotated[str, Meta(description="the text to correct")] | UnsetType = UNSET
+    texts: Annotated[list[str], Meta(description="texts to correct, each on its own")] | UnsetType = UNSET
+    model: Annotated[str, Meta(description="a model of /v1/models; without it, the one served")] | UnsetType = (
+        UNSET
+    )
+
+
+class EditBody(msgspec.Struct, frozen=True):
+    """Replace the code points `[start, end)` of the input by `replacement`; `start == end` inserts."""
+
+    start: Offset
+    end: Offset
+    replacement: str
+
+
+class SkippedBody(msgspec.Struct, frozen=True):
+    """A part of the input that was left as it is.
+
+    `reason` is `nothing_to_correct` (no words in it), `too_long` (for the model), `truncated` (the model's
+    answer lacked its end) or `dissimilar` (its answer was no correction of the input).
+    """
+
+    start: Offset
+    end: Offset
+    reason: str
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What the request cost: model tokens, and sentences sent to the model."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    sentences: int
+
+
+class CorrectedText(msgspec.Struct, frozen=True):
+    """One corrected text. Applying `edits` to the input gives `corrected` exactly."""
+
+    corrected: str
+    edits: list[EditBody]
+    skipped: list[SkippedBody]
+
+
+class TextAnswer(msgspec.Struct, frozen=True):
+    """The answer to a request with `text`."""
+
+    id: str
+    model: str
+    model_digest: str
+    corrected: str
+    edits: list[EditBody]
+    skipped: list[SkippedBody]
+    usage: Usage
+    latency_ms: float
+
+
+class TextsAnswer(msgspec.Struct, frozen=True):
+    """The answer to a request with `texts`: one result for each, in order."""
+
+    id: str
+    model: str
+    model_digest: str
+    results: list[CorrectedText]
+    usage: Usage
+    latency_ms: float
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong. `code` is stable; `param` is the field at fault, `limit` the limit that was passed."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+    limit: int | UnsetType = UNSET
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body of every answer that is no success."""
+
+    error: ErrorDetail
+
+
+class ModelBody(msgspec.Struct, frozen=True):
+    """A model that can be asked for. `digest` names its weights, once a pod has told it."""
+
+    id: str
+    digest: str
+    object: str = "model"
+    owned_by: str = "copydesk"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """The models that this gateway serves."""
+
+    data: list[ModelBody]
+    object: str = "list"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """`ok`, or what is missing."""
+
+    status: str
+
+
+class PodBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod as this gateway sees it.
+
+    `state` is ready, warming, draining or disconnected; `eligible` says whether the gateway sends it new work.
+    `running` and `queued` are the pod's own word (null until it has told), the rest is this gateway's count.
+    """
+
+    id: str
+    address: str
+    zone: str
+    state: str
+    connected: bool
+    eligible: bool
+    in_flight: int
+    running: int | None
+    queued: int | None
+    capacity: int
+    ewma_ms: float | None
+    requests: int
+    errors: int
+
+
+class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the pods."""
+
+    pods: int
+    eligible: int
+    in_flight: int
+    capacity: int
+    requests: int
+    errors: int
+    retries: int
+
+
+class FleetBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet as this gateway sees it. `discovery_connected` is whether NATS is; serving does not need it."""
+
+    model: str
+    model_digest: str
+    discovery_connected: bool
+    pods: list[PodBody]
+    totals: FleetTotals

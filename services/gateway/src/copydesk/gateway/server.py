@@ -1,0 +1,81 @@
+"""Serving HTTP: the socket, uvicorn, and an end that answers what was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from copydesk.common.errors import CopydeskError
+from copydesk.gateway.lifecycle import Lifecycle
+from starlette.types import ASGIApp
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+"""Longer than the 60 s that load balancers keep idle connections, so that theirs close first."""
+
+
+class ListenError(CopydeskError):
+    """The address cannot be listened on: it carries host, port and the system's reason."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        self.reason = reason
+        super().__init__(f"cannot listen on {host}:{port}: {reason}")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind and listen; port 0 takes a free one. Raises `ListenError`."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ListenError(host, port, error.strerror or str(error)) from error
+
+
+class Server(uvicorn.Server):
+    """uvicorn, told to stop by a call rather than by a signal of its own, and gentler about it.
+
+    It stops listening, then for `grace` seconds answers what still comes on open connections, asking each client
+    to close; then idle connections are closed, and what is underway is finished.
+    """
+
+    def __init__(self, app: ASGIApp, lifecycle: Lifecycle, *, grace: float, timeout: float) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=max(1, round(timeout)),
+        )
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self._grace = grace
+
+    def stop(self) -> None:
+        """Have `serve` come to its end."""
+        self._lifecycle.stopping = True
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, be graceful, then do as uvicorn does."""
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(self._grace)
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: uvicorn would raise them again at the end, and the exit status would not be 0."""
+        yield

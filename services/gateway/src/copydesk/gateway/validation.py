@@ -1,0 +1,163 @@
+"""From the bytes of a request to what is to be corrected, or to the error that says what is wrong with them.
+
+Pure: no I/O, nothing of HTTP but its header values. Decoding is msgspec's in one pass; only a body that it
+refuses is looked at again, to say where.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+from copydesk.gateway.faults import ApiError, bad_request, model_not_found, unsupported_media_type
+from copydesk.gateway.limits import Limits
+from copydesk.gateway.schemas import CorrectRequest
+from msgspec import UNSET
+
+DEADLINE_HEADER = "X-Request-Deadline-Ms"
+
+_DECODER = msgspec.json.Decoder(CorrectRequest)
+_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CHARSET = re.compile(r"\s*charset\s*=\s*\"?utf-?8\"?\s*", re.IGNORECASE)
+_DIGITS = re.compile(r"[0-9]{1,12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Texts to correct; `single` says that the client sent `text` rather than `texts`."""
+
+    texts: tuple[str, ...]
+    single: bool
+
+
+def parse_task(body: bytes, limits: Limits, model: str) -> Task:
+    """Return the task that `body` describes; `model` is the one served. Raises `ApiError`, always a 4xx."""
+    request = _decode(body)
+    if request.model is not UNSET and request.model != model:
+        _check_characters("model", request.model)
+        raise model_not_found(request.model, model)
+    task = _task(request)
+    if len(task.texts) > limits.texts:
+        message = f"{len(task.texts)} texts are too many: at most {limits.texts}."
+        raise bad_request("too_many_texts", message, param="texts", limit=limits.texts)
+    _check_texts(task, limits)
+    return task
+
+
+def check_content_type(value: str | None) -> None:
+    """Accept JSON in UTF-8 alone.
+
+    Demanding the header also keeps other web sites out: a browser sends it across origins only with permission.
+    """
+    kind, _, parameters = (value or "").partition(";")
+    known = kind.strip().lower() == "application/json"
+    if not known or not all(_CHARSET.fullmatch(part) for part in parameters.split(";") if part.strip()):
+        raise unsupported_media_type(value)
+
+
+def parse_deadline(value: str | None, default_ms: int, limits: Limits) -> int:
+    """Return the milliseconds that a request may take."""
+    if value is None:
+        return default_ms
+    ms = int(value) if _DIGITS.fullmatch(value.strip()) else 0
+    if not 1 <= ms <= limits.max_deadline_ms:
+        message = f"{DEADLINE_HEADER} must be a whole number of milliseconds from 1 to {limits.max_deadline_ms}."
+        raise bad_request("invalid_deadline", message, param=DEADLINE_HEADER, limit=limits.max_deadline_ms)
+    return ms
+
+
+def _decode(body: bytes) -> CorrectRequest:
+    try:
+        return _DECODER.decode(body)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _undecodable(body, error) from None
+
+
+def _explain(message: str) -> ApiError:
+    unknown = _UNKNOWN.search(message)
+    if unknown is not None:
+        name = unknown["name"][:128]
+        text = f"{name!r} is not a field of this request; text, texts and model are."
+        return bad_request("unknown_field", text, param=name)
+    at = _AT.search(message)
+    path = at["path"] if at else None
+    expected = message[: at.start()] if at else message
+    return bad_request("invalid_type", f"{path or 'The body'}: {expected.replace('`', '')}.", param=path)
+
+
+def _undecodable(body: bytes, error: Exception) -> ApiError:
+    """Tell text that is no Unicode from text that is no JSON.
+
+    Python's own decoder is lenient on surrogates, escaped or raw: what it lets through shows in which field
+    they are.
+    """
+    try:
+        lenient = json.loads(body.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):
+        return bad_request("invalid_json", f"The body is not valid JSON: {error}.")
+    for path, value in _strings(lenient):
+        if _SURROGATE.search(value) is not None:
+            return _no_unicode(path)
+    return bad_request("invalid_json", f"The body is not valid JSON: {error}.")
+
+
+def _strings(value: object) -> Iterator[tuple[str | None, str]]:
+    """Yield the strings in what may stand in a request, keys included, each with its place."""
+    if not isinstance(value, dict):
+        if isinstance(value, str):
+            yield None, value
+        return
+    for name, member in value.items():
+        yield None, name
+        if isinstance(member, str):
+            yield name, member
+        elif isinstance(member, list):
+            yield from ((f"{name}[{i}]", item) for i, item in enumerate(member) if isinstance(item, str))
+
+
+def _task(request: CorrectRequest) -> Task:
+    text, texts = request.text, request.texts
+    if text is UNSET:
+        if texts is UNSET:
+            raise bad_request("missing_text", "One of text and texts is needed.", param="text")
+        if not texts:
+            raise bad_request("empty_text", "texts is empty: at least one text is needed.", param="texts")
+        return Task(tuple(texts), single=False)
+    if texts is not UNSET:
+        raise bad_request("ambiguous_text", "Only one of text and texts may be given.", param="texts")
+    return Task((text,), single=True)
+
+
+def _check_texts(task: Task, limits: Limits) -> None:
+    total = 0
+    for index, text in enumerate(task.texts):
+        param = "text" if task.single else f"texts[{index}]"
+        total += len(text)
+        if total > limits.characters:
+            what = "The text has" if task.single else "The texts together have"
+            message = f"{what} more than {limits.characters} characters."
+            raise bad_request("text_too_long", message, param=param, limit=limits.characters)
+        _check_characters(param, text)
+        if not text:
+            raise bad_request("empty_text", f"{param} is empty.", param=param)
+        if text.isspace():
+            raise bad_request("blank_text", f"{param} is nothing but white space.", param=param)
+
+
+def _check_characters(param: str, text: str) -> None:
+    if "\0" in text:
+        raise bad_request("nul_character", f"{param} contains a NUL character.", param=param)
+    if not text.isascii() and _SURROGATE.search(text) is not None:
+        raise _no_unicode(param)
+
+
+def _no_unicode(param: str | None) -> ApiError:
+    message = f"{param or 'The body'} is not Unicode text: it has a lone surrogate, or bytes that are no UTF-8."
+    return bad_request("invalid_unicode", message, param=param)
