@@ -21,7 +21,7 @@ _MARKER = re.compile(
 )
 _CODE = re.compile(
     r"^(?:```|~~~|\||\$ |>>> |#!|//|/\*|</?\w"
-    r"|(?:def|class|import|from|return|const|let|var|function|#include)\b.*[(){};=])"
+    r"|(?:import|#include) \S+$|from [\w.]+ import |(?:const|let|var|return)\b.*(?: = |[({\[]$))"
     r"|[{};]$|[\w)]\(\)|\):$|[=!<>]=|=>|->|::|&&|\|\|"
 )
 _LABEL = re.compile(r"^[\w-]+:(?:\s|$)")
