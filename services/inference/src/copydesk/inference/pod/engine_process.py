@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Any
 
 from copydesk.common.messages import EndpointState
@@ -22,14 +23,18 @@ _STOP_SECONDS = 2.0
 _CRASHED = 70  # EX_SOFTWARE of sysexits.h; anything but 0 and 2 lets the supervisor restart the engine
 
 
-async def serve_engine(settings: InferenceSettings, socket: str) -> int:
+async def serve_engine(
+    settings: InferenceSettings,
+    socket: str,
+    load: Callable[[InferenceSettings], tuple[Engine, str]] = load_engine,
+) -> int:
     """Load the model, then answer on `socket` until SIGTERM; return the exit code.
 
     The socket appears only once the model is loaded: whoever gets an answer there has a working engine. Raises
     `CannotStartError`.
     """
     loop = asyncio.get_running_loop()
-    engine, digest = await asyncio.to_thread(load_engine, settings)
+    engine, digest = await asyncio.to_thread(load, settings)
     crashed: asyncio.Future[Exception] = loop.create_future()
     metrics = EngineMetrics()
     steps = StepLoop(engine, loop=loop, on_crash=crashed.set_result, on_step=metrics.step_seconds.observe)

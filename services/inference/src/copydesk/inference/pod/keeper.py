@@ -137,13 +137,19 @@ class Keeper:
         _log.info("child_started", child=self.spec.name, pid=process.pid)
         if self._stopping.is_set():
             ask_to_end(process)
+        ended = asyncio.create_task(process.wait())
         watch = asyncio.create_task(self._watch(process, began))
         try:
-            return await process.wait()
+            await asyncio.wait({ended, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if watch.done():
+                # It ends by itself only once it has killed the child; what else it raised must not go unseen.
+                watch.result()
+            return await ended
         finally:
             kill(process)
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            for task in (ended, watch):
+                task.cancel()
+            await asyncio.gather(ended, watch, return_exceptions=True)
             self._process = None
             self._heard(None)
 
