@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from copydesk.common.errors import CopydeskError
 TIMEOUT_S = 90.0
 """More than a request's deadline in the gateway, whose answer says more than a timeout here would."""
 _T = TypeVar("_T")
+KEY_VARIABLE = "COPYDESK_API_KEY"
 BUSY = frozenset({429, 503})
 
 
@@ -100,6 +103,8 @@ def advice(error: ApiError | FleetUnreachableError) -> str:
     """Say in a few words what a person can do about an error."""
     if isinstance(error, FleetUnreachableError):
         return "start one with `copydesk up`, or name another with --url"
+    if error.status == 401:
+        return f"set {KEY_VARIABLE} to a key of this fleet"
     if error.status == 429:
         return "the fleet is busy: try again in a moment, or start more pods (`copydesk up --pods N`)"
     if error.status == 503:
@@ -124,7 +129,9 @@ class Api:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._client = httpx.Client(base_url=self.url, timeout=TIMEOUT_S)
+        self._client = httpx.Client(
+            base_url=self.url, timeout=TIMEOUT_S, headers=_headers(), trust_env=not _is_loopback(self.url)
+        )
 
     def correct(self, text: str) -> Timed:
         """Correct one text."""
@@ -143,11 +150,16 @@ class Api:
         self._client.close()
 
 
+def open_async(url: str, timeout: float = TIMEOUT_S) -> httpx.AsyncClient:
+    """Open a client for a fleet on this machine, to be used with `correct_async`; no proxy stands between."""
+    return httpx.AsyncClient(base_url=url, timeout=timeout, headers=_headers(), trust_env=False)
+
+
 async def correct_async(client: httpx.AsyncClient, text: str) -> Timed:
     """Correct one text without holding up the event loop; raises as `Api` does."""
     with _reaching(str(client.base_url)):
         began = time.perf_counter()
-        response = await client.post("/v1/correct", json={"text": text}, timeout=TIMEOUT_S)
+        response = await client.post("/v1/correct", json={"text": text})
         return Timed(_decode(response, Correction), _since(began))
 
 
@@ -161,6 +173,19 @@ def _reaching(url: str) -> Iterator[None]:
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise FleetUnreachableError(url, str(error) or type(error).__name__) from error
+
+
+def _headers() -> dict[str, str]:
+    key = os.environ.get(KEY_VARIABLE, "")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _is_loopback(url: str) -> bool:
+    host = httpx.URL(url).host
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _since(began: float) -> float:

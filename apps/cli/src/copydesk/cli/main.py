@@ -40,9 +40,30 @@ class Dtype(StrEnum):
 Pods = Annotated[int, typer.Option(min=1, max=256, help="How many inference pods; they share the cores.")]
 Model = Annotated[Path | None, typer.Option(metavar="DIR", help=MODEL_HELP)]
 DtypeOption = Annotated[Dtype, typer.Option(help="Arithmetic of the pods; auto takes what is fastest here.")]
+
+
+def _checked_url(value: str | None) -> str | None:
+    from urllib.parse import urlsplit
+
+    if value is None:
+        return None
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise typer.BadParameter(f"{value!r} is no URL of a fleet; expected something like http://127.0.0.1:8080")
+    return value
+
+
 Url = Annotated[
     str | None,
-    typer.Option(envvar="COPYDESK_URL", help="The fleet to talk to. (default: the one that runs here)"),
+    typer.Option(
+        envvar="COPYDESK_URL",
+        callback=_checked_url,
+        help="The fleet to talk to. (default: the one that runs here)",
+    ),
 ]
 StateDir = Annotated[
     Path | None,

@@ -8,10 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import httpx
 import msgspec
 from copydesk.cli import terminal
-from copydesk.cli.api import Timed, correct_async
+from copydesk.cli.api import Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError
 from copydesk.cli.commands.up import CannotStartError, UpRequest, explain, resolve
 from copydesk.cli.fleet.plan import HOST
@@ -52,7 +51,7 @@ def demo(pods: int, model: Path | None, dtype: str) -> int:
 
 
 async def _correct_all(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+    async with open_async(url) as client:
         for text in SENTENCES:
             sys.stdout.write(_line(text, await correct_async(client, text)) + "\n")
             sys.stdout.flush()

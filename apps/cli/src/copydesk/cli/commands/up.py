@@ -12,9 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from copydesk.cli import terminal
-from copydesk.cli.api import Timed, correct_async
+from copydesk.cli.api import Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError, prepare_shown
 from copydesk.cli.fleet import events
 from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, FleetOptions, model_name
@@ -150,7 +149,7 @@ class _Showing:
     quiet: bool
 
     async def __call__(self, url: str) -> None:
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        async with open_async(url) as client:
             for text in SHOWN:
                 self.report(_correction(text, await correct_async(client, text)))
         if not self.quiet:

@@ -8,7 +8,7 @@ import time
 
 import httpx
 import msgspec
-from copydesk.cli.api import FleetView
+from copydesk.cli.api import FleetView, open_async
 from copydesk.cli.fleet.plan import HOST, ChildSpec, Role
 
 _FLEET_AGE_S = 0.08
@@ -24,7 +24,7 @@ class GatewayProbe:
 
     def __init__(self, url: str, nats_port: int) -> None:
         self._nats_port = nats_port
-        self._client = httpx.AsyncClient(base_url=url, timeout=2.0, trust_env=False)
+        self._client = open_async(url, timeout=2.0)
         self._pods: frozenset[str] = frozenset()
         self._asked_at = -1.0
         self._seen: dict[int, float] = {}

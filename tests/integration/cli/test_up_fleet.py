@@ -1,0 +1,139 @@
+"""`copydesk up` with the real services and a tiny model: ready, a death, a second one, the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from copydesk.cli.fleet.ports import free_port
+from copydesk.cli.fleet.state import FleetState, read_state
+
+from tests.fixtures.tiny_model import write_tiny_model
+
+TEXT = "She go to school every day.\n\nThe  weather is nice.\n"
+
+
+class Up:
+    """A running `copydesk up --json`."""
+
+    def __init__(self, model: Path, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.port = free_port("127.0.0.1", random.Random())
+        self.options = ["--port", str(self.port), "--model", str(model), "--state-dir", str(state_dir)]
+        argv = [sys.executable, "-m", "copydesk.cli", "up", "--json", "--dtype", "float32", *self.options]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.events: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def until(self, name: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == name:
+                return self.events[-1]
+        raise AssertionError(f"no {name} among {self.events}: {self.process.communicate()[1]}")
+
+    def state(self) -> FleetState:
+        state = read_state(self.state_dir)
+        assert state is not None
+        return state
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Up]:
+    model = write_tiny_model(tmp_path / "tiny", always_stops=True)
+    up = Up(model, tmp_path / "state")
+    yield up
+    up.process.kill()
+    up.process.communicate()
+
+
+def copydesk(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "copydesk.cli", *arguments]
+    return subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())
+
+
+def test_a_fleet_serves_heals_and_ends(fleet: Up) -> None:
+    ready = fleet.until("ready")
+    assert ready["url"] == fleet.url
+    assert {event["name"] for event in fleet.events if event["event"] == "child_up"} == {
+        "nats",
+        "eds",
+        "pod-1",
+        "pod-2",
+        "gateway",
+    }
+
+    corrected = copydesk("correct", "--url", fleet.url, stdin=TEXT)
+    assert (corrected.returncode, corrected.stdout) == (0, TEXT)
+
+    shown = json.loads(copydesk("status", "--json", "--state-dir", str(fleet.state_dir)).stdout)
+    assert shown["url"] == fleet.url
+    assert sorted((pod["id"], pod["state"], pod["connected"]) for pod in shown["pods"]) == [
+        ("pod-1", "ready", True),
+        ("pod-2", "ready", True),
+    ]
+    assert all(process["alive"] for process in shown["processes"])
+
+    second = copydesk("up", *fleet.options)
+    assert second.returncode == 2
+    assert f"pid {fleet.process.pid}, {fleet.url}" in second.stderr
+
+    for name in ("pod-2", "gateway"):
+        process = next(process for process in fleet.state().processes if process.name == name)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        exited = fleet.until("child_exited")
+        back = fleet.until("restarted")
+        assert (exited["name"], exited["how"], back["name"]) == (name, "was killed by SIGKILL", name)
+
+    family = fleet.family()
+    fleet.process.send_signal(signal.SIGINT)
+    stopped = fleet.until("stopped")
+    assert stopped["exit_code"] == 0
+    assert fleet.process.wait(timeout=20) == 0
+    assert gone(family)
+    assert not [event for event in fleet.events if event["event"] == "child_killed"]
+    assert not (fleet.state_dir / "fleet.json").exists()
+
+
+def test_kill_9_of_up_leaves_nothing_running(fleet: Up) -> None:
+    fleet.until("ready")
+    family = fleet.family()
+    assert len(family) >= 9
+    fleet.process.kill()
+    assert gone(family)
+
+
+def test_a_second_signal_ends_everything_at_once(fleet: Up) -> None:
+    fleet.until("ready")
+    family = fleet.family()
+    gateway = next(process for process in fleet.state().processes if process.name == "gateway")
+    assert gateway.pid is not None
+    os.kill(gateway.pid, signal.SIGSTOP)
+    fleet.process.send_signal(signal.SIGTERM)
+    fleet.until("stopping")
+    fleet.process.send_signal(signal.SIGTERM)
+    assert fleet.until("stopped")["exit_code"] == 130
+    assert fleet.process.wait(timeout=20) == 130
+    assert gone(family)
