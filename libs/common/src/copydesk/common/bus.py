@@ -141,6 +141,9 @@ class Bus:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._up.wait()
+                while not self.connected:  # a connection just lost, of which the keeper is not yet aware
+                    await asyncio.sleep(CHECK_SECONDS / 10)
+                    await self._up.wait()
         return self.connected
 
     def publish(self, subject: str, message: msgspec.Struct) -> None:

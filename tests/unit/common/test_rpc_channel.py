@@ -1,0 +1,349 @@
+"""A request on a channel ends exactly once, whatever happens in whatever order."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from copydesk.common.rpc import Channel, Hello, Load, Response, Status, UnixAddress
+from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FrameParser, encode_frame
+from copydesk.common.rpc.frames import PROTOCOL_VERSION, AnyFrame, Cancel, Chunk, Drain, Request
+from hypothesis import given
+from hypothesis import strategies as st
+
+PAYLOAD = msgspec.msgpack.encode("she go home")
+RAW = msgspec.Raw(PAYLOAD)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose waiting takes no time: its clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        loop = self
+        self.now = 0.0
+
+        class Selector(selectors.SelectSelector):
+            def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+                assert timeout is not None, "nothing will ever happen"
+                loop.now += max(0.0, timeout)
+                return super().select(0)
+
+        super().__init__(Selector())
+
+    def time(self) -> float:
+        return self.now
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written; a close or abort reports the loss on the next turn of the loop."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.parser = FrameParser()
+        self.writes = 0
+        self.frames: list[AnyFrame] = []
+        self.lost = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes += 1
+        self.frames.extend(self.parser.feed(bytes(data)))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.lose(None)
+
+    def abort(self) -> None:
+        self.lose(None)
+
+    def lose(self, error: Exception | None) -> None:
+        if not self.lost:
+            self.lost = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, error)
+
+
+@dataclass
+class Rig:
+    """A channel that has been greeted, over a transport that goes nowhere."""
+
+    channel: Channel
+    transport: FakeTransport
+    closed: list[Channel] = field(default_factory=list)
+    drained: list[Channel] = field(default_factory=list)
+
+    def receive(self, *frames: AnyFrame) -> None:
+        if not self.transport.lost:
+            self.transport.protocol.data_received(b"".join(map(encode_frame, frames)))
+
+
+async def make_rig() -> Rig:
+    closed: list[Channel] = []
+    drained: list[Channel] = []
+    loop = asyncio.get_running_loop()
+    made: list[FakeTransport] = []
+
+    async def connect(factory: Callable[[], asyncio.Protocol], *_: object, **__: object) -> None:
+        protocol = factory()
+        made.append(FakeTransport(protocol))
+        protocol.connection_made(made[0])
+        hello = encode_frame(Hello(PROTOCOL_VERSION, "server", capacity=4))
+        loop.call_soon(protocol.data_received, hello)
+
+    loop.create_unix_connection = connect  # type: ignore[assignment, method-assign]
+    channel = await Channel.open(
+        UnixAddress("/nowhere"), name="test", on_close=closed.append, on_drain=drained.append
+    )
+    return Rig(channel, made[0], closed, drained)
+
+
+@contextmanager
+def virtual_loop() -> Iterator[VirtualLoop]:
+    with closing(VirtualLoop()) as loop:
+        yield loop
+
+
+def turns(test: Callable[[Rig], object]) -> None:
+    """Run `test`, a coroutine function over a rig, in virtual time."""
+
+    async def run() -> None:
+        rig = await make_rig()
+        await test(rig)  # type: ignore[misc]
+        await rig.channel.close()
+
+    with virtual_loop() as loop:
+        loop.run_until_complete(run())
+
+
+operations = st.one_of(
+    st.tuples(st.just("send"), st.integers(-1, 60)),
+    st.tuples(st.just("reply"), st.integers(1, 12)),
+    st.tuples(st.just("chunk"), st.integers(1, 12)),
+    st.tuples(st.just("cancel"), st.integers(1, 12)),
+    st.tuples(st.just("wait"), st.integers(0, 40)),
+    st.tuples(st.just("drain"), st.just(0)),
+    st.tuples(st.just("lose"), st.just(0)),
+    st.tuples(st.just("close"), st.just(0)),
+)
+
+
+class Story:
+    """Plays operations on a channel, and keeps account of what was sent, cancelled and ended."""
+
+    def __init__(self, rig: Rig, resends: int) -> None:
+        self.rig = rig
+        self.resends = resends
+        self.sent: set[int] = set()
+        self.cancelled: set[int] = set()
+        self.ends: list[int] = []
+        self.sending = False
+
+    async def play(self, name: str, number: int) -> None:
+        await getattr(self, name)(number)
+
+    async def send(self, deadline_ms: int) -> None:
+        self.send_now(deadline_ms)
+
+    def send_now(self, deadline_ms: int) -> None:
+        self.sending = True
+        self.sent.add(self.rig.channel.send(PAYLOAD, deadline_ms=deadline_ms, on_reply=self.end))
+        self.sending = False
+
+    def end(self, response: Response) -> None:
+        assert not self.sending, "called back from within send"
+        self.ends.append(response.id)
+        if self.resends > 0:
+            self.resends -= 1
+            self.send_now(20)
+
+    async def reply(self, number: int) -> None:
+        self.rig.receive(Response(number, Status.OK, Load(), RAW))
+
+    async def chunk(self, number: int) -> None:
+        self.rig.receive(Chunk(number, RAW))
+
+    async def cancel(self, number: int) -> None:
+        if number in self.sent and number not in self.ends:
+            self.cancelled.add(number)
+        self.rig.channel.cancel(number)
+
+    async def wait(self, milliseconds: int) -> None:
+        await asyncio.sleep(milliseconds / 1000)
+
+    async def drain(self, _: int) -> None:
+        self.rig.receive(Drain())
+
+    async def lose(self, _: int) -> None:
+        self.rig.transport.lose(ConnectionResetError("gone"))
+
+    async def close(self, _: int) -> None:
+        await self.rig.channel.close()
+
+
+@given(st.lists(operations, max_size=40), st.sampled_from([0, 20]))
+def test_each_request_ends_exactly_once_unless_cancelled_first(steps: list[tuple[str, int]], resends: int) -> None:
+    async def scenario(rig: Rig) -> None:
+        story = Story(rig, resends)
+        for name, number in steps:
+            await story.play(name, number)
+        await asyncio.sleep(60)
+        assert sorted(story.ends) == sorted(story.sent - story.cancelled)
+        assert rig.channel.in_flight == 0
+
+    turns(scenario)
+
+
+def test_a_deadline_that_passes_here_ends_the_request_and_cancels_it_there() -> None:
+    async def scenario(rig: Rig) -> None:
+        ended: list[tuple[float, Response]] = []
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        request_id = rig.channel.send(
+            PAYLOAD, deadline_ms=250, on_reply=lambda response: ended.append((loop.time(), response))
+        )
+        await asyncio.sleep(1)
+        ((when, response),) = ended
+        assert 0.250 <= when - start <= 0.256
+        assert response.status is Status.DEADLINE_EXCEEDED
+        assert response.fault is not None
+        assert response.fault.code == "deadline_exceeded"
+        assert rig.transport.frames[-1] == Cancel(request_id)
+
+    turns(scenario)
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=30))
+def test_every_deadline_is_noticed_within_a_sweep_of_passing(deadlines: list[int]) -> None:
+    async def scenario(rig: Rig) -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        late: list[float] = []
+        for deadline_ms in deadlines:
+            rig.channel.send(
+                PAYLOAD,
+                deadline_ms=deadline_ms,
+                on_reply=lambda _, due=start + deadline_ms / 1000: late.append(loop.time() - due),  # type: ignore[misc]
+            )
+        await asyncio.sleep(1)
+        assert len(late) == len(deadlines)
+        assert all(-1e-6 <= delay <= 0.0051 for delay in late)
+
+    turns(scenario)
+
+
+def test_a_deadline_that_has_passed_already_is_never_sent() -> None:
+    async def scenario(rig: Rig) -> None:
+        response = await rig.channel.call(PAYLOAD, deadline_ms=0)
+        assert response.status is Status.DEADLINE_EXCEEDED
+        assert not any(isinstance(frame, Request) for frame in rig.transport.frames)
+
+    turns(scenario)
+
+
+def test_requests_of_one_turn_leave_in_one_write() -> None:
+    async def scenario(rig: Rig) -> None:
+        before = rig.transport.writes
+        for _ in range(100):
+            rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=lambda _: None)
+        await asyncio.sleep(0)
+        assert rig.transport.writes == before + 1
+        assert sum(isinstance(frame, Request) for frame in rig.transport.frames) == 100
+
+    turns(scenario)
+
+
+def test_a_lost_connection_ends_what_is_in_flight_after_telling_of_itself() -> None:
+    async def scenario(rig: Rig) -> None:
+        order: list[str] = []
+        rig.channel._on_close = lambda _: order.append("closed")
+        rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=lambda response: order.append(response.status.name))
+        rig.transport.lose(ConnectionResetError("gone"))
+        await asyncio.sleep(0)
+        assert order == ["closed", "UNAVAILABLE"]
+        assert rig.channel.closed
+
+    turns(scenario)
+
+
+def test_a_closed_channel_answers_soon_and_never_raises() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.channel.close()
+        assert rig.closed == [rig.channel]
+        response = await rig.channel.call(PAYLOAD, deadline_ms=1000)
+        assert response.status is Status.UNAVAILABLE
+        assert response.fault is not None
+        assert response.fault.code == "connection_lost"
+
+    turns(scenario)
+
+
+def test_a_request_cancelled_on_a_closed_channel_is_not_called_back() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.channel.close()
+        called: list[Response] = []
+        rig.channel.cancel(rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=called.append))
+        await asyncio.sleep(1)
+        assert called == []
+
+    turns(scenario)
+
+
+def test_a_callback_that_raises_does_not_hurt_the_others() -> None:
+    async def scenario(rig: Rig) -> None:
+        ended: list[Response] = []
+
+        def bad(_: Response) -> None:
+            raise RuntimeError("a bug in the caller")
+
+        first = rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=bad)
+        second = rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=ended.append)
+        rig.receive(Response(first, Status.OK, Load(), RAW), Response(second, Status.OK, Load(), RAW))
+        assert [response.id for response in ended] == [second]
+        assert not rig.channel.closed
+
+    turns(scenario)
+
+
+def test_every_answer_brings_the_load() -> None:
+    async def scenario(rig: Rig) -> None:
+        assert rig.channel.load == Load(capacity=4)
+        rig.receive(Response(99, Status.OK, Load(3, 2, 4, 7.5), RAW))
+        assert rig.channel.load == Load(3, 2, 4, 7.5)
+
+    turns(scenario)
+
+
+def test_drain_is_told_once() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.receive(Drain(), Drain())
+        assert rig.channel.draining
+        assert rig.drained == [rig.channel]
+
+    turns(scenario)
+
+
+def test_a_payload_that_fits_no_frame_is_the_requests_own_fault() -> None:
+    async def scenario(rig: Rig) -> None:
+        response = await rig.channel.call(b"x" * DEFAULT_MAX_FRAME_BYTES, deadline_ms=1000)
+        assert response.status is Status.INVALID
+        assert not rig.channel.closed
+
+    turns(scenario)
+
+
+@pytest.mark.parametrize("frame", [Request(1, 1, 0, RAW), Cancel(1), Hello(PROTOCOL_VERSION, "again")])  # type: ignore[arg-type]
+def test_a_frame_that_no_server_sends_closes_the_channel(frame: AnyFrame) -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.receive(frame)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert rig.channel.closed
+        assert rig.closed == [rig.channel]
+
+    turns(scenario)
