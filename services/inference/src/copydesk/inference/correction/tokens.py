@@ -20,15 +20,19 @@ _FILE = "tokenizer.json"
 class PromptTokens:
     """Puts the tokens of a sentence between those of its surroundings.
 
-    The surroundings are tokenised once, up to their control tokens that stand next to the sentence. What is
-    between those and the sentence goes through the tokenizer together with it, since tokens may span the seam.
+    The surroundings are tokenised once, up to the added tokens that stand next to the sentence. What is between
+    those and the sentence goes through the tokenizer together with it, since tokens may span the seam.
     """
 
     def __init__(self, directory: Path, surroundings: Surroundings) -> None:
         content = _read(directory)
         self._full = _load(directory, content)
         self._plain = _load(directory, _without_added_tokens(content))
-        self.control_ids = frozenset(entry["id"] for entry in content["added_tokens"] if entry["special"])
+        added = [
+            entry for entry in content["added_tokens"] if entry["content"] != content["model"].get("unk_token")
+        ]
+        self.control_ids = frozenset(entry["id"] for entry in added if entry["special"])
+        self._added_ids = frozenset(entry["id"] for entry in added)
         self._head, self._before = self._cut_prefix(surroundings.prefix)
         self._after, self._foot = self._cut_suffix(surroundings.suffix)
 
@@ -61,14 +65,14 @@ class PromptTokens:
     def _cut_prefix(self, prefix: str) -> tuple[list[int], str]:
         encoding = self._full.encode(prefix, add_special_tokens=False)
         for position in reversed(range(len(encoding.ids))):
-            if encoding.ids[position] in self.control_ids:
+            if encoding.ids[position] in self._added_ids:
                 return encoding.ids[: position + 1], prefix[encoding.offsets[position][1] :]
         return [], prefix
 
     def _cut_suffix(self, suffix: str) -> tuple[str, list[int]]:
         encoding = self._full.encode(suffix, add_special_tokens=False)
         for position, index in enumerate(encoding.ids):
-            if index in self.control_ids:
+            if index in self._added_ids:
                 return suffix[: encoding.offsets[position][0]], encoding.ids[position:]
         return suffix, []
 
