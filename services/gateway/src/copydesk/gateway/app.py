@@ -10,9 +10,10 @@ from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.correct import correct_router
 from copydesk.gateway.http.documents import components
 from copydesk.gateway.http.edge import Edge
+from copydesk.gateway.http.inbox import ClientGoneError
 from copydesk.gateway.http.operations import guarded_router, health_router
 from copydesk.gateway.http.pages import pages_router
-from copydesk.gateway.http.responses import error_response
+from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.keys import KeyRing
 from copydesk.gateway.service import Gateway
 from fastapi import Depends, FastAPI, Request, Response
@@ -40,6 +41,7 @@ def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
     app.include_router(pages_router())
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientGoneError, _on_client_gone)
     app.add_exception_handler(Exception, _on_unexpected)
     return Edge(app, gateway.metrics, gateway.lifecycle)
 
@@ -83,6 +85,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     response = error_response(found, request.state.request_id)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _on_client_gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_GONE)
 
 
 async def _on_unexpected(request: Request, _error: Exception) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 
@@ -60,6 +61,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, round(timeout)),
         )
         super().__init__(config)
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._lifecycle = lifecycle
         self._grace = grace
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import secrets
+from http.client import SERVICE_UNAVAILABLE
 from time import perf_counter
 from typing import Any
 
 from copydesk.common.telemetry import get_logger, request_context
 from copydesk.gateway import faults
-from copydesk.gateway.http.inbox import ClientGoneError, Inbox
-from copydesk.gateway.http.responses import error_response
+from copydesk.gateway.http.inbox import Inbox
+from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-CLIENT_GONE = 499
-"""nginx's code for a client that closed before the answer; it is only counted, never sent."""
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _log = get_logger(__name__)
@@ -66,8 +64,6 @@ class _Exchange:
     async def run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope, self._inbox, self.send)
-        except ClientGoneError:
-            _log.debug("client_gone", path=self._scope["path"])
         except Exception:
             _log.exception("request_failed", method=self._scope["method"], path=self._scope["path"])
             if self.status == CLIENT_GONE:
@@ -84,7 +80,7 @@ class _Exchange:
             else:
                 await self._inbox.drain()
             message = {**message, "headers": headers}
-            if self.status >= 500:
+            if self.status >= 500 and self.status != SERVICE_UNAVAILABLE:
                 _log.warning("answered_with_error", path=self._scope["path"], status=self.status)
         await self._send(message)
 

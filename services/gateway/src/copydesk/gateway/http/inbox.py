@@ -73,7 +73,7 @@ class Inbox:
             try:
                 async with asyncio.timeout(min(DRAIN_IDLE_SECONDS, ends - now)):
                     left -= len(await self._chunk())
-            except TimeoutError:
+            except (TimeoutError, ClientGoneError):
                 return
 
     async def client_gone(self) -> None:

@@ -10,6 +10,9 @@ from copydesk.gateway.schemas import ErrorBody, ErrorDetail
 from msgspec import UNSET
 from starlette.responses import Response
 
+CLIENT_GONE = 499
+"""nginx's code for a client that closed before the answer; it is counted, but nobody is there to get it."""
+
 _encode = msgspec.json.Encoder().encode
 
 
