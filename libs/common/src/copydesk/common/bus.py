@@ -169,7 +169,7 @@ class Bus:
         if client is not None and self.connected:
             with contextlib.suppress(NatsError, OSError, TimeoutError):
                 await self._attach(client, subscription)
-                await client.flush(CONNECT_SECONDS)
+                await _settle(client)
         return subscription
 
     async def unsubscribe(self, subscription: Subscription[Any]) -> None:
@@ -191,7 +191,7 @@ class Bus:
             with contextlib.suppress(TimeoutError, NatsError, OSError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._outbox.join()
-                    await client.flush()
+                    await _settle(client)
         keeper.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await keeper
@@ -250,7 +250,7 @@ class Bus:
             while missing := [each for each in self._subscriptions if each not in self._attached]:
                 for subscription in missing:
                     await self._attach(client, subscription)
-            await client.flush()
+            await _settle(client)
 
     async def _attach(self, client: Client, subscription: Subscription[Any]) -> None:
         if subscription in self._attached:
@@ -285,6 +285,16 @@ class Bus:
                 _log.debug("bus_publish_failed", subject=subject, error=str(error), kind=type(error).__name__)
             finally:
                 outbox.task_done()
+
+
+async def _settle(client: Client) -> None:
+    """Return once the server has processed all that `client` was told before.
+
+    One flush is not enough: nats-py writes its ping ahead of the commands that still wait for its flusher. The
+    pong to the first says that they have been written, the pong to the second that they have been read.
+    """
+    await client.flush(CONNECT_SECONDS)
+    await client.flush(CONNECT_SECONDS)
 
 
 async def _close_client(client: Client) -> None:
