@@ -11,7 +11,7 @@ TORCH_PIP_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint constraints.txt
+INSTALL := $(PIP) install -qq --constraint constraints.txt
 SETUP := $(VENV)/.setup-done
 DEV := $(VENV)/.dev-done
 TORCH := torch==2.13.0

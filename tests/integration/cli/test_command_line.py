@@ -46,11 +46,19 @@ def test_help_explains_every_command(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("fly",), ("up", "--wings"), ("up", "--pods", "0"), ("up", "--pods", "two"), ("up", "--dtype", "int8")],
+    "line",
+    [
+        "fly",
+        "model fly",
+        "up --wings",
+        "up --pods 0",
+        "up --pods two",
+        "up --dtype int8",
+        "status --url 127.0.0.1:8080",
+    ],
 )
-def test_what_cannot_be_understood_exits_with_2(arguments: tuple[str, ...]) -> None:
-    done = copydesk(*arguments)
+def test_what_cannot_be_understood_exits_with_2(line: str) -> None:
+    done = copydesk(*line.split())
     assert done.returncode == 2
     assert "Error" in done.stderr
 

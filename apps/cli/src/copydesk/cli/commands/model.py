@@ -54,27 +54,23 @@ class PreparedModel:
 
 
 def prepare(*, as_json: bool) -> int:
-    """Prepare the default model in this process, and print where it is; returns the exit code."""
-    from copydesk.inference.checkpoint import prepare_default_model, read_digest
-
+    """Prepare the default model, and print where it is; returns the exit code."""
+    if as_json:
+        return _prepare_here()
     try:
-        directory = prepare_default_model(_tell if as_json else None)
-    except CopydeskError as error:
-        if as_json:
-            terminal.write_line(msgspec.json.encode(Refused(str(error))))
-        else:
-            terminal.say_error(str(error))
+        model = prepare_shown()
+    except PreparationError as error:
+        terminal.say_error(str(error))
         return PreparationError.exit_code
-    prepared = Prepared(str(directory), read_digest(directory))
-    terminal.write_line(msgspec.json.encode(prepared) if as_json else _plain(prepared))
+    terminal.write_line(f"{model.directory}\n{model.digest}".encode())
     return 0
 
 
 def prepare_shown() -> PreparedModel:
     """Prepare the default model in another process, with a progress bar on stderr; raises `PreparationError`."""
     argv = [sys.executable, "-m", "copydesk.cli", "model", "prepare", "--json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process, _bar() as bar:
-        last = _follow(_messages(process), bar)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        last = _follow(_messages(process), _bar())
     match last:
         case Prepared():
             return PreparedModel(Path(last.directory), last.digest)
@@ -82,6 +78,18 @@ def prepare_shown() -> PreparedModel:
             raise PreparationError(last.message)
         case _:
             raise PreparationError(f"preparing the model ended with code {process.returncode} and no result")
+
+
+def _prepare_here() -> int:
+    from copydesk.inference.checkpoint import prepare_default_model, read_digest
+
+    try:
+        directory = prepare_default_model(_tell)
+    except CopydeskError as error:
+        terminal.write_line(msgspec.json.encode(Refused(str(error))))
+        return PreparationError.exit_code
+    terminal.write_line(msgspec.json.encode(Prepared(str(directory), read_digest(directory))))
+    return 0
 
 
 def _messages(process: subprocess.Popen[bytes]) -> Iterator[Step | Prepared | Refused]:
@@ -92,13 +100,18 @@ def _messages(process: subprocess.Popen[bytes]) -> Iterator[Step | Prepared | Re
 
 def _follow(messages: Iterator[Step | Prepared | Refused], bar: Progress) -> Step | Prepared | Refused | None:
     """Show the steps; the bar appears with the first of them, so a model in the cache shows none."""
-    message, task = None, None
-    for message in messages:
-        if isinstance(message, Step):
-            task = bar.add_task("", total=1.0) if task is None else task
-            bar.update(task, description=message.stage, completed=message.share)
-    if task is not None and isinstance(message, Prepared):
-        bar.update(task, description="the model is ready", completed=1.0)
+    message = None
+    task = bar.add_task("", total=1.0)
+    try:
+        for message in messages:
+            if isinstance(message, Step):
+                bar.start()
+                bar.update(task, description=message.stage, completed=message.share)
+        if isinstance(message, Prepared):
+            bar.update(task, description="the model is ready", completed=1.0)
+    finally:
+        if bar.live.is_started:
+            bar.stop()
     return message
 
 
@@ -109,7 +122,3 @@ def _bar() -> Progress:
 
 def _tell(stage: str, share: float) -> None:
     terminal.write_line(msgspec.json.encode(Step(stage, round(share, 3))))
-
-
-def _plain(prepared: Prepared) -> bytes:
-    return f"{prepared.directory}\n{prepared.digest}".encode()

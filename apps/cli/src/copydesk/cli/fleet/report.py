@@ -74,9 +74,8 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
         case events.Stopped():
             return f"[bold]Stopped[/] [dim]after {event.after_s:.1f} s[/]"
         case events.Correction():
-            return (
-                f"  {escape(event.text)}\n  [green]{escape(event.corrected)}[/]  [dim]{event.latency_ms:.0f} ms[/]"
-            )
+            latency = f"[dim]{event.latency_ms:.0f} ms[/]"
+            return f"\n  {escape(event.text)}\n  [green]{escape(event.corrected)}[/]  {latency}"
         case _:
             return escape(str(event))
 
