@@ -40,7 +40,8 @@ class TorchRunner:
         layout = lay_out(runs, self._context)
         with torch.inference_mode():
             logits = self._logits(layout)
-            tokens = logits.argmax(-1).tolist() if layout.sampled else []
+            # max() finds the first of the largest too, several times faster than argmax() on a processor.
+            tokens = logits.max(-1).indices.tolist() if layout.sampled else []
         slots = (run.slot for run in layout.runs if run.samples)
         return dict(zip(slots, tokens, strict=True))
 
