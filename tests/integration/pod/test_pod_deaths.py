@@ -19,7 +19,7 @@ from tests.integration.pod.running_pod import (
     running_pod,
 )
 
-HUNG_MS = 1_000
+HUNG_MS = 2_000
 
 
 @pytest.fixture

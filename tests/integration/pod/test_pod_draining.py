@@ -8,6 +8,11 @@ from copydesk.common.tasks import Outcome
 from tests.integration.pod.running_pod import alive, answer, ask, fault, is_ready, pong_where, running_pod, until
 
 
+async def accepted(channel: Channel, replies: list[Response], requests: int) -> None:
+    """Wait until the pod holds that many requests, or has answered them."""
+    await pong_where(channel, lambda pong: pong.load.running + pong.load.queued + len(replies) >= requests)
+
+
 async def test_sigterm_in_mid_load_answers_all_that_was_accepted(talkative_model: Path, tmp_path: Path) -> None:
     with running_pod(talkative_model, tmp_path / "log", SLOTS=4, CONTEXT=1024, WORKERS=2) as pod:
         pod.wait_ready()
@@ -17,7 +22,7 @@ async def test_sigterm_in_mid_load_answers_all_that_was_accepted(talkative_model
         replies: list[Response] = []
         for number in range(24):
             channels[number % 4].send(ask(f"Request {number}."), deadline_ms=60_000, on_reply=replies.append)
-        await pong_where(channels[0], lambda pong: pong.load.running == 4)
+        await accepted(channels[0], replies, 24)
         children = [pod.pid(child) for child in ("engine", "worker-0", "worker-1")]
 
         assert await asyncio.to_thread(pod.terminate) == 0
@@ -37,7 +42,7 @@ async def test_a_draining_pod_refuses_what_is_new(talkative_model: Path, tmp_pat
         replies: list[Response] = []
         for number in range(24):
             channel.send(ask(f"Request {number}."), deadline_ms=60_000, on_reply=replies.append)
-        await pong_where(channel, lambda pong: pong.load.running == 4)
+        await accepted(channel, replies, 24)
         pod.process.send_signal(signal.SIGTERM)
         await until("a Drain frame", lambda: channel.draining)
         late = await channel.call(ask("Too late."), deadline_ms=5_000)

@@ -8,6 +8,7 @@ import pytest
 from copydesk.inference.pod.listener import listen
 
 from tests.fixtures.nats import free_port
+from tests.fixtures.tiny_model import write_tiny_model
 from tests.integration.pod.running_pod import environment
 
 
@@ -67,6 +68,15 @@ def test_a_context_that_the_model_does_not_have(silent_model: Path) -> None:
     code, line = run_to_its_end(silent_model, CONTEXT=4096)
     assert code == 2
     assert "COPYDESK_INFERENCE_CONTEXT: 4096; expected 2 to 512" in line
+
+
+def test_more_slots_than_memory(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "model", hidden=1024, context=131_072)
+    code, line = run_to_its_end(model, SLOTS=1024, CONTEXT=131_072)
+    assert code == 2
+    assert line.endswith(
+        "COPYDESK_INFERENCE_SLOTS: there is no memory for the model and 1024 slots of 131072 tokens"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from copydesk.common.process import die_with_parent, run
 from copydesk.common.settings import load_settings
-from copydesk.common.telemetry import configure_logging
+from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
 from copydesk.inference.pod.lifecycle import PERMANENT_FAILURE
 from copydesk.inference.settings import InferenceSettings
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotStartError as error:
         FailureNote(options.runtime, options.name).write(error)
         return PERMANENT_FAILURE
+    except Exception:
+        get_logger(__name__).exception("child_failed")
+        return 1
 
 
 def _run_supervisor(settings: InferenceSettings) -> int:

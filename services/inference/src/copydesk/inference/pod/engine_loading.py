@@ -35,5 +35,15 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
         return open_engine(settings.model_dir, options), digest
     except InvalidOptionError as error:
         raise CannotStartError(error.option.upper(), f"{error.value!r}; expected {error.expected}") from error
-    except (ModelError, CheckpointError) as error:
+    except (ModelError, CheckpointError, OSError) as error:
         raise CannotStartError("MODEL_DIR", str(error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        size = f"{settings.slots} slots of {settings.context} tokens"
+        raise CannotStartError("SLOTS", f"there is no memory for the model and {size}") from error
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Say whether memory was wanting: Python and numpy have a type for it, torch on a CPU has only words."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)

@@ -63,5 +63,5 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
 def _corrector(settings: InferenceSettings) -> Corrector:
     try:
         return Corrector.load(settings.model_dir, context=settings.context)
-    except CorrectionSetupError as error:
+    except (CorrectionSetupError, OSError) as error:
         raise CannotStartError("MODEL_DIR", str(error)) from error
