@@ -228,6 +228,26 @@ async def test_a_bad_body_has_its_code_on_the_wire(front: Front, body: bytes, co
     assert answer.headers["x-request-id"]
 
 
+async def test_an_idle_connection_is_still_answered_after_sigterm_and_then_closed(site: Site) -> None:
+    gateway = await site.gateway("nats://127.0.0.1:1", drain_grace_ms=3_000)
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", gateway.port))
+    await connection.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert "connection" not in (await connection.answer()).headers
+    gateway.terminate()
+
+    async def stopping() -> bool:
+        return "stopping" in gateway.log()
+
+    await eventually(stopping)
+    await connection.send("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await connection.answer()
+    assert (answer.status, answer.headers["connection"]) == (503, "close")
+    assert json.loads(answer.body)["status"] == "stopping"
+    assert await connection.closed()
+    await connection.close()
+    assert await gateway.ended() == 0
+
+
 async def test_an_old_client_is_served_and_closed(front: Front) -> None:
     connection = await front.connect()
     await connection.send(post(len(GOOD), version="1.0"), GOOD)

@@ -128,13 +128,14 @@ async def test_one_sentence_out_of_time_fails_the_request_once(desk: Desk) -> No
     assert gateway.fleet.pods["a"].ledger.in_flight == 0
 
 
+@pytest.mark.parametrize("step", ["correct_segments", "apply"])
 async def test_an_answer_that_cannot_be_assembled_is_an_error_not_a_hang(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("copydesk.gateway.correction.correct_segments", broken)
+    monkeypatch.setattr(f"copydesk.gateway.correction.{step}", broken)
     gateway = await desk.gateway(await desk.pod("a"))
     error = await Submitted(gateway, "She go.").outcome()
     assert isinstance(error, ApiError)

@@ -56,23 +56,30 @@ class Correction:
 
 @dataclass(slots=True)
 class _Text:
+    """One text underway. Edits are made as answers come, so that no one turn of the loop has to make them all."""
+
     source: str
     segments: list[Segment]
-    answers: list[str]
+    edits: dict[int, list[Edit]] = field(default_factory=dict)
     skipped: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: str, max_characters: int) -> _Text:
-        segments = segment(source, max_characters=max_characters)
-        text = cls(source, segments, [found.text for found in segments])
-        for index, found in enumerate(segments):
+        text = cls(source, segment(source, max_characters=max_characters))
+        for index, found in enumerate(text.segments):
             if not found.correctable:
                 too_long = len(found.text) > max_characters
                 text.skipped[index] = Outcome.TOO_LONG.value if too_long else NOTHING_TO_CORRECT
         return text
 
+    def take(self, index: int, answer: CorrectedSentence) -> None:
+        if answer.outcome is Outcome.CORRECTED:
+            self.edits[index] = correct_segments(self.source, [self.segments[index]], [answer.text])
+        else:
+            self.skipped[index] = answer.outcome.value
+
     def result(self) -> CorrectedText:
-        edits = correct_segments(self.source, self.segments, self.answers)
+        edits = [edit for _, found in sorted(self.edits.items()) for edit in found]
         skipped = [
             Skipped(self.segments[index].start, self.segments[index].end, reason)
             for index, reason in sorted(self.skipped.items())
@@ -136,9 +143,7 @@ class CorrectionRun:
     def cancel(self) -> None:
         """Give the request up, and every sentence of it."""
         self._done = True
-        underway, self._underway = self._underway, {}
-        for dispatch in underway.values():
-            dispatch.cancel()
+        self._drop()
 
     def _fill(self) -> None:
         while len(self._underway) < self._corrector.concurrency and self._next < len(self._jobs):
@@ -151,13 +156,15 @@ class CorrectionRun:
     def _on_sentence(self, job: int, outcome: Delivery | ApiError) -> None:
         del self._underway[job]
         if isinstance(outcome, ApiError):
-            return self._fail(outcome)
+            return self._finish(outcome)
         try:
-            answer = _decode(outcome.payload)
-        except (msgspec.MsgspecError, ValueError) as error:
+            self._take(job, _decode(outcome.payload), outcome.digest)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             _log.error("pod_answer_undecodable", error=str(error))
-            return self._fail(faults.inference_failed("its answer does not decode"))
-        self._take(job, answer, outcome.digest)
+            return self._finish(faults.inference_failed("its answer does not decode"))
+        except Exception:
+            _log.exception("answer_not_placed")
+            return self._finish(faults.unexpected())
         self._fill()
         if not self._underway:
             self._complete()
@@ -165,28 +172,30 @@ class CorrectionRun:
 
     def _take(self, job: int, answer: CorrectedSentence, digest: str) -> None:
         text, index = self._jobs[job]
-        if answer.outcome is Outcome.CORRECTED:
-            text.answers[index] = answer.text
-        else:
-            text.skipped[index] = answer.outcome.value
+        text.take(index, answer)
         self._digest = self._digest or digest
         self._prompt_tokens += answer.prompt_tokens
         self._completion_tokens += answer.completion_tokens
 
-    def _fail(self, error: ApiError) -> None:
-        self.cancel()
-        self._on_done(error)
-
     def _complete(self) -> None:
-        if self._done:
-            return
-        self._done = True
         try:
             outcome: Correction | ApiError = self._result()
         except Exception:
             _log.exception("correction_not_assembled")
             outcome = faults.unexpected()
+        self._finish(outcome)
+
+    def _finish(self, outcome: Correction | ApiError) -> None:
+        if self._done:
+            return
+        self._done = True
+        self._drop()
         self._on_done(outcome)
+
+    def _drop(self) -> None:
+        underway, self._underway = self._underway, {}
+        for dispatch in underway.values():
+            dispatch.cancel()
 
     def _result(self) -> Correction:
         return Correction(
