@@ -209,7 +209,7 @@ def test_status_shows_the_pods(api: Api) -> None:
     done = copydesk("status", "--url", api.url, COLUMNS="200")
     assert done.returncode == 0
     row = next(line for line in done.stdout.decode().splitlines() if "pod-1" in line)
-    assert row.split() == ["pod-1", "127.0.0.1:31000", "ready", "3", "2", "-", "32", "42", "1234", "5"]
+    assert row.split() == ["pod-1", "127.0.0.1:31000", "ready", "3", "2+-/32", "42", "1234", "5"]
 
 
 def test_status_as_json_is_one_object(api: Api) -> None:

@@ -89,6 +89,7 @@ def test_a_fleet_serves_heals_and_ends(fleet: Up) -> None:
 
     shown = json.loads(copydesk("status", "--json", "--state-dir", str(fleet.state_dir)).stdout)
     assert shown["url"] == fleet.url
+    assert len(shown["digest"]) == 64
     assert sorted((pod["id"], pod["state"], pod["connected"]) for pod in shown["pods"]) == [
         ("pod-1", "ready", True),
         ("pod-2", "ready", True),

@@ -135,7 +135,8 @@ def _memory(process: psutil.Process, *, with_children: bool) -> int:
     total = 0
     for member in family:
         try:
-            total += member.memory_info().rss
+            # The proportional share: libraries that several processes have in common count once.
+            total += member.memory_full_info().pss
         except psutil.Error:
             continue  # it ended while it was being counted
     return total
@@ -155,7 +156,7 @@ def _watch(url: str | None, state_dir: Path | None, as_json: bool) -> int:
 def _render(view: StatusView) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble(("fleet ", "dim"), (view.url, "bold"))]
     if view.model:
-        parts.append(Text(f"model {view.model} {(view.digest or '')[:19]}", style="dim"))
+        parts.append(Text(" ".join(("model", view.model, (view.digest or "")[:19])), style="dim"))
     if view.logs:
         parts.append(Text(f"logs in {view.logs}", style="dim"))
     if view.processes:
@@ -186,9 +187,7 @@ def _process_table(rows: tuple[ProcessRow, ...]) -> Table:
 
 
 def _pod_table(pods: tuple[PodView, ...]) -> Table:
-    table = _table(
-        "pod", "address", "state", "in flight", "running", "queued", "capacity", "ms", "requests", "errors"
-    )
+    table = _table("pod", "address", "state", "in flight", "load", "ms", "requests", "errors")
     for pod in pods:
         state = Text(pod.state, _STATE_COLOURS.get(pod.state, "red"))
         if not pod.connected:
@@ -198,9 +197,7 @@ def _pod_table(pods: tuple[PodView, ...]) -> Table:
             pod.address,
             state,
             str(pod.in_flight),
-            _number(pod.running),
-            _number(pod.queued),
-            str(pod.capacity),
+            f"{_number(pod.running)}+{_number(pod.queued)}/{pod.capacity}",
             _number(pod.ewma_ms),
             str(pod.requests),
             str(pod.errors),
@@ -212,7 +209,7 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
         text = column in ("process", "pod", "address", "state")
-        table.add_column(column, justify="left" if text else "right")
+        table.add_column(column, justify="left" if text else "right", no_wrap=True)
     return table
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from copydesk.common.process import run_until_signal
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
+from copydesk.inference.checkpoint.errors import CheckpointError
+from copydesk.inference.checkpoint.manifest import read_digest
 from copydesk.inference.correction import CorrectionSetupError, Corrector
 from copydesk.inference.pod.corrections import Corrections
 from copydesk.inference.pod.engine_link import EngineLink
@@ -30,13 +32,15 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
         str(runtime / "engine.sock"), name=name, token=token, refresh=settings.report_interval_ms / 1000
     )
     corrections = Corrections(_corrector(settings), link, WorkerMetrics())
+    # A gateway is greeted once, mostly while the engine still loads: the greeting must name the weights by then.
+    digest = _digest(settings)
 
     def hello() -> Hello:
         return Hello(
             PROTOCOL_VERSION,
             peer=name,
             model=settings.model,
-            digest=link.digest,
+            digest=link.digest or digest,
             capacity=link.load.capacity,
             state=link.state,
         )
@@ -58,6 +62,13 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)
     return 0
+
+
+def _digest(settings: InferenceSettings) -> str:
+    try:
+        return read_digest(settings.model_dir)
+    except (CheckpointError, OSError) as error:
+        raise CannotStartError("MODEL_DIR", str(error)) from error
 
 
 def _corrector(settings: InferenceSettings) -> Corrector:
