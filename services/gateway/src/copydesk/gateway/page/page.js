@@ -98,7 +98,10 @@ text.addEventListener("keydown", (event) => {
   }
 });
 at("now").addEventListener("click", correct);
-at("key").addEventListener("change", correct);
+at("access").addEventListener("submit", (event) => {
+  event.preventDefault();
+  correct();
+});
 at("take").addEventListener("click", () => {
   text.value = corrected;
   text.focus();
