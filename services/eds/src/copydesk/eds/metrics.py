@@ -1,0 +1,73 @@
+"""The metrics of discovery, in Prometheus' naming."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable
+
+from copydesk.common.messages import EndpointState
+from copydesk.eds.discovery import Verdict
+from copydesk.eds.roster import Dropped
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+
+
+class Metrics:
+    """Counts and gauges of one discovery process, on `registry`."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._endpoints = Gauge(
+            "copydesk_eds_endpoints", "Endpoints as published.", ["model", "state"], registry=registry
+        )
+        self._held = Gauge(
+            "copydesk_eds_held_endpoints", "Endpoints whose loss is held back.", ["model"], registry=registry
+        )
+        self._held_changes = Counter(
+            "copydesk_eds_held_changes_total", "Mass losses held back.", ["model"], registry=registry
+        )
+        self._publishes = Counter(
+            "copydesk_eds_publishes_total", "Snapshots published.", ["model"], registry=registry
+        )
+        self._received = Counter(
+            "copydesk_eds_reports_received_total", "Load reports received.", registry=registry
+        )
+        self._dropped = Counter(
+            "copydesk_eds_reports_dropped_total", "Load reports that were dropped.", ["reason"], registry=registry
+        )
+        self._static_errors = Counter(
+            "copydesk_eds_static_file_errors_total", "Reads that found the static file broken.", registry=registry
+        )
+        self._event_age = Gauge(
+            "copydesk_eds_last_event_age_seconds", "Time since a source last said anything.", registry=registry
+        )
+        self._connected = Gauge(
+            "copydesk_eds_bus_connected", "Whether NATS is connected (1) or not (0).", registry=registry
+        )
+        for reason in Dropped:
+            self._dropped.labels(reason.value)
+
+    def watch(self, *, event_age: Callable[[], float], connected: Callable[[], bool]) -> None:
+        """Read these whenever the metrics are asked for."""
+        self._event_age.set_function(event_age)
+        self._connected.set_function(lambda: float(connected()))
+
+    def report_received(self, dropped: Dropped | None) -> None:
+        """Count a load report, and why it was dropped if it was."""
+        self._received.inc()
+        if dropped is not None:
+            self._dropped.labels(dropped.value).inc()
+
+    def static_file_broken(self) -> None:
+        """Count a read of the static file that failed."""
+        self._static_errors.inc()
+
+    def published(self, model: str) -> None:
+        """Count a snapshot."""
+        self._publishes.labels(model).inc()
+
+    def reviewed(self, verdict: Verdict) -> None:
+        """Show what may be published of a model, and count a loss that is held back from now on."""
+        states = Tally(endpoint.state for endpoint in verdict.after)
+        for state in EndpointState:
+            self._endpoints.labels(verdict.model, state.value).set(states[state])
+        self._held.labels(verdict.model).set(len(verdict.held))
+        self._held_changes.labels(verdict.model).inc(bool(verdict.newly_held))

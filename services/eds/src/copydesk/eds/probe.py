@@ -1,0 +1,93 @@
+"""Probes: is anybody at the address of an endpoint that nobody lists any more?"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import errno
+import re
+from collections.abc import Callable, Iterable
+
+from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.common.rpc import Channel, Hello, RpcConnectError, RpcError, TcpAddress
+from copydesk.common.telemetry import get_logger
+
+RETRY_S = 1.0
+CONCURRENCY = 64
+
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_log = get_logger(__name__)
+
+
+class Sighting(enum.StrEnum):
+    """What a probe found.
+
+    Only `GONE` is proof that the endpoint may go: nobody listens, or somebody who serves another model or says
+    goodbye. Silence proves nothing, as it may be this process that is cut off.
+    """
+
+    ALIVE = "alive"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -> Sighting:
+    """Ask for a hello at `endpoint`, within `timeout` seconds."""
+    address = TcpAddress(endpoint.host, endpoint.port)
+    try:
+        channel = await Channel.open(address, name="eds", token=token, timeout=timeout)
+    except RpcConnectError as error:
+        return Sighting.GONE if _is_refused(error.reason) else Sighting.UNKNOWN
+    except RpcError:
+        return Sighting.UNKNOWN
+    await channel.close()
+    return _judge(model, channel.peer)
+
+
+def _judge(model: str, hello: Hello) -> Sighting:
+    if hello.state is EndpointState.DRAINING or hello.model not in (model, ""):
+        return Sighting.GONE
+    return Sighting.ALIVE
+
+
+def _is_refused(reason: str) -> bool:
+    # A name with several addresses gives one error that quotes each; all must say that nobody listens.
+    codes = _ERRNO.findall(reason)
+    return bool(codes) and all(int(code) == errno.ECONNREFUSED for code in codes)
+
+
+class Prober:
+    """Probes suspects, each once a second at most, and calls `on_gone` for those that are gone."""
+
+    def __init__(self, on_gone: Callable[[str, Endpoint], None], *, token: str, timeout: float) -> None:
+        self._on_gone = on_gone
+        self._token = token
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._tasks: dict[tuple[str, Endpoint], asyncio.Task[None]] = {}
+
+    def watch(self, suspects: Iterable[tuple[str, Endpoint]]) -> None:
+        """Probe exactly these from now on, until the next call."""
+        wanted = set(suspects)
+        for suspect in self._tasks.keys() - wanted:
+            self._tasks.pop(suspect).cancel()
+        for suspect in wanted - self._tasks.keys():
+            self._tasks[suspect] = asyncio.create_task(self._pursue(*suspect), name=f"probe-{suspect[1].id}")
+
+    async def close(self) -> None:
+        """Stop all probes."""
+        tasks = tuple(self._tasks.values())
+        self.watch(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pursue(self, model: str, endpoint: Endpoint) -> None:
+        before: Sighting | None = None
+        while True:
+            async with self._slots:
+                sighting = await probe(model, endpoint, token=self._token, timeout=self._timeout)
+            if sighting is not before:
+                _log.info("suspect_probed", model=model, endpoint=endpoint.id, found=sighting.value)
+                before = sighting
+            if sighting is Sighting.GONE:
+                self._on_gone(model, endpoint)
+            await asyncio.sleep(RETRY_S)

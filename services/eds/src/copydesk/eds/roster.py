@@ -1,0 +1,179 @@
+"""Who is there: one pure reducer from what sources say to the endpoints of each model.
+
+Events are facts with their local monotonic time. A pod's own word (`Reported`) is ordered by the pod, by
+`(started_at, sequence)`, never by the clock of its machine against this one's; a list (`Listed`) is the whole
+truth of the source that sent it. Any order or repetition of reports that ends with the same last words gives the
+same listing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from copydesk.common.messages import Endpoint, InvalidNameError, LoadReport, subject_token
+from copydesk.eds.silence import SilenceClock
+
+Key = tuple[str, str]
+Listing = tuple[Endpoint, ...]
+
+
+class Dropped(enum.StrEnum):
+    """Why a report changed nothing: it came late or twice, or it makes no sense."""
+
+    STALE = "stale"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A pod said this of itself; it was received at the last `Elapsed`."""
+
+    report: LoadReport
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A source stated every endpoint of every model it knows."""
+
+    endpoints: Mapping[str, Listing]
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """It is `now`, in monotonic seconds, and the bus is connected since then, or is not (None)."""
+
+    now: float
+    connected_since: float | None
+
+
+Event = Reported | Listed | Elapsed
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The last word of a pod: what it amounts to, its place in order, and when the silence clock showed it."""
+
+    endpoint: Endpoint
+    started_at: float
+    sequence: int
+    heard: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Everything that is known. `timeout` and `settle` in seconds.
+
+    `forgotten` keeps the last words of pods that fell silent, so that a replayed report raises no dead.
+    `models` never shrinks: a model whose last pod is gone has an empty listing, not none.
+    """
+
+    timeout: float
+    settle: float
+    clock: SilenceClock = field(default_factory=SilenceClock)
+    settled: bool = False
+    models: frozenset[str] = frozenset()
+    words: Mapping[Key, Word] = field(default_factory=dict)
+    forgotten: Mapping[Key, Word] = field(default_factory=dict)
+    listed: Mapping[str, Listing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event led to: the next roster, whether a listing may differ, why a report was dropped."""
+
+    roster: Roster
+    changed: bool = False
+    dropped: Dropped | None = None
+
+
+# A replayed report is recognised for this many time-outs after its pod was forgotten.
+REMEMBERED_TIMEOUTS = 20
+
+
+def reduce(roster: Roster, event: Event) -> Step:
+    """Apply one event."""
+    match event:
+        case Reported(report):
+            return _hear(roster, report)
+        case Listed(endpoints):
+            return _list(roster, endpoints)
+        case Elapsed(now, connected_since):
+            return _elapse(roster, now, connected_since)
+
+
+def listing(roster: Roster, model: str) -> Listing:
+    """Return the endpoints of `model`, ordered by id; a pod's own word wins over a list."""
+    by_id = {endpoint.id: endpoint for endpoint in roster.listed.get(model, ())}
+    by_id |= {pod: word.endpoint for (of, pod), word in roster.words.items() if of == model}
+    return tuple(by_id[pod] for pod in sorted(by_id))
+
+
+def _hear(roster: Roster, report: LoadReport) -> Step:
+    if not _makes_sense(report):
+        return Step(roster, dropped=Dropped.INVALID)
+    key = (report.model, report.pod)
+    known = roster.words.get(key)
+    if _is_stale(report, known, roster.forgotten.get(key)):
+        return Step(roster, dropped=Dropped.STALE)
+    word = Word(_endpoint(report), report.started_at, report.sequence, roster.clock.reading)
+    heard = replace(roster, words={**roster.words, key: word}, models=roster.models | {report.model})
+    return Step(heard, changed=known is None or known.endpoint != word.endpoint)
+
+
+def _is_stale(report: LoadReport, known: Word | None, forgotten: Word | None) -> bool:
+    order = (report.started_at, report.sequence)
+    if known is not None:
+        return order <= (known.started_at, known.sequence)
+    # Another start may be earlier than the forgotten one: the clock of the pod's machine was set back. Only the
+    # same run can be told to be a replay.
+    return (
+        forgotten is not None
+        and report.started_at == forgotten.started_at
+        and report.sequence <= forgotten.sequence
+    )
+
+
+def _makes_sense(report: LoadReport) -> bool:
+    try:
+        subject_token(report.model)
+        subject_token(report.pod)
+    except InvalidNameError:
+        return False
+    return bool(report.host) and 0 < report.port < 65536
+
+
+def _endpoint(report: LoadReport) -> Endpoint:
+    return Endpoint(
+        id=report.pod,
+        host=report.host,
+        port=report.port,
+        state=report.state,
+        zone=report.zone,
+        started_at=report.started_at,
+    )
+
+
+def _list(roster: Roster, endpoints: Mapping[str, Listing]) -> Step:
+    models = roster.models | endpoints.keys()
+    changed = not roster.settled or roster.listed != endpoints
+    return Step(replace(roster, listed=dict(endpoints), models=models, settled=True), changed)
+
+
+def _elapse(roster: Roster, now: float, connected_since: float | None) -> Step:
+    clock = roster.clock.advance(now, connected_since, roster.timeout)
+    settled = roster.settled or (connected_since is not None and now >= connected_since + roster.settle)
+    changed = settled and not roster.settled
+    moved = replace(roster, clock=clock, settled=settled)
+    silent = {key: word for key, word in roster.words.items() if clock.reading - word.heard >= roster.timeout}
+    if not silent:
+        return Step(moved, changed)
+    return Step(_forget(moved, silent), changed=True)
+
+
+def _forget(roster: Roster, silent: Mapping[Key, Word]) -> Roster:
+    words = {key: word for key, word in roster.words.items() if key not in silent}
+    oldest = roster.clock.reading - REMEMBERED_TIMEOUTS * roster.timeout
+    remembered = {key: word for key, word in roster.forgotten.items() if word.heard >= oldest}
+    return replace(roster, words=words, forgotten={**remembered, **silent})
