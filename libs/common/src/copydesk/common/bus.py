@@ -32,6 +32,7 @@ MAX_OUTSTANDING_PINGS = 1
 
 CONNECT_SECONDS = 2
 CLOSE_SECONDS = 1.0
+CANCEL_SECONDS = 0.1
 CHECK_SECONDS = 0.5
 
 FIRST_DELAY_SECONDS = 0.25
@@ -192,9 +193,9 @@ class Bus:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._outbox.join()
                     await _settle(client)
-        keeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeper
+        while not keeper.done():  # once is not enough: nats-py swallows a cancellation that meets its own closing
+            keeper.cancel()
+            await asyncio.wait({keeper}, timeout=CANCEL_SECONDS)
 
     async def _keep_connected(self) -> None:
         attempt = 0
