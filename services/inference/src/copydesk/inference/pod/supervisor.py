@@ -28,7 +28,6 @@ from copydesk.inference.settings import InferenceSettings
 
 _log = get_logger(__name__)
 _END_SECONDS = 5.0
-_WORKER_START_SECONDS = 60.0
 
 
 def identity(settings: InferenceSettings, port: int, started_at: float) -> PodIdentity:
@@ -50,12 +49,12 @@ def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory) -> Child
         name="engine",
         arguments=("engine", f"--runtime={runtime.path}"),
         socket=runtime.socket("engine"),
-        patience=Patience(settings.start_timeout_ms / 1000, settings.answer_timeout_ms / 1000),
+        patience=_patience(settings),
         environment={
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             # By default a thread spins for milliseconds on one that another process keeps off its core, at every
-            # operator: steps took 30 times as long beside a busy process, and 2 times with this.
+            # operator: beside a busy process, steps took tens of times as long, and with this about twice as long.
             "GOMP_SPINCOUNT": "3000",
             MULTIPROCESS_VARIABLE: str(runtime.metrics),
         },
@@ -69,10 +68,14 @@ def worker_spec(settings: InferenceSettings, runtime: RuntimeDirectory, index: i
         name=name,
         arguments=("worker", f"--runtime={runtime.path}", f"--name={name}", f"--listen-fd={fd}"),
         socket=runtime.socket(name),
-        patience=Patience(_WORKER_START_SECONDS, settings.answer_timeout_ms / 1000),
+        patience=_patience(settings),
         environment={"TOKENIZERS_PARALLELISM": "false", MULTIPROCESS_VARIABLE: str(runtime.metrics)},
         inherited=(fd,),
     )
+
+
+def _patience(settings: InferenceSettings) -> Patience:
+    return Patience(settings.start_timeout_ms / 1000, settings.answer_timeout_ms / 1000)
 
 
 class Pod:

@@ -13,7 +13,7 @@ from copydesk.inference.engine.native.errors import InvalidOptionError
 class SlotCache:
     """A tensor [layers, slots, context, 2, kv_heads, head_dim]: keys, then values, written token by token.
 
-    All that a token leaves in a layer lies together, so that storing it touches one page of memory, not one a head.
+    All that a token leaves in a layer lies together, so that storing it touches one page of memory, not many.
     Never cleared: what a slot's last tenant left behind lies beyond what the mask of the next one lets through.
     Zeros to begin with, because a masked position still takes part in a product and must be finite.
 

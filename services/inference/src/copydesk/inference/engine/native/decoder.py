@@ -29,6 +29,8 @@ class Decoder:
             x = x + layer.down(layer.gate_up(self._norm(x, layer.mlp_norm)))
         if step.sampled is not None:
             x = x.index_select(0, step.sampled)
+        if not x.shape[0]:
+            return x.new_empty(0, self._config.vocabulary)
         return weights.head(self._norm(x, weights.norm))
 
     def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

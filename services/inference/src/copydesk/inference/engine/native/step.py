@@ -59,7 +59,7 @@ def build_step(layout: Layout, cache: SlotCache, rope: RopeTable, query_group: i
         sin=rope.sin[flat[2]][:, None],
         cache_rows=cache.rows(flat[1], flat[2]),
         groups=tuple(_attention_group(group, rope.cos, query_group) for group in layout.groups),
-        sampled=None if everything else torch.tensor(layout.sampled, device=device),
+        sampled=None if everything else torch.tensor(layout.sampled, dtype=torch.int64, device=device),
     )
 
 
