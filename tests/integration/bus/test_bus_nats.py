@@ -60,6 +60,22 @@ async def test_a_message_arrives_as_it_was_sent(nats_server: NatsServer, connect
     assert sender.connected_since <= asyncio.get_running_loop().time()
 
 
+async def test_the_server_knows_of_a_subscription_when_subscribe_returns(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    sender = await connect(nats_server)
+    assert await sender.wait_connected(5)
+    got: list[EndpointsSnapshot] = []
+    for generation in range(100):
+        receiver = await connect(nats_server)
+        assert await receiver.wait_connected(5)
+        await receiver.subscribe(SUBJECT, EndpointsSnapshot, got.append)
+        sender.publish(SUBJECT, snapshot(generation))
+        await until(lambda: len(got) == generation + 1)  # noqa: B023
+        await receiver.close()
+    assert [each.generation for each in got] == list(range(100))
+
+
 async def test_a_server_that_is_not_there_yet_is_waited_for(nats_server: NatsServer, connect: Connect) -> None:
     nats_server.stop()
     bus = await connect(nats_server)

@@ -342,6 +342,25 @@ async def test_every_request_accepted_before_a_drain_is_answered_under_load(
     assert channel.in_flight == 0
 
 
+async def test_answers_given_right_before_close_arrive_even_if_more_was_asked(
+    serve: Serve, connect: Open, address: Address
+) -> None:
+    calls: list[InboundCall] = []
+    server, where = await serve(calls.append, address)
+    channel = await connect(where)
+    held = asyncio.create_task(channel.call(encode("held"), deadline_ms=10_000))
+    await until(lambda: bool(calls))
+    late: list[Response] = []
+    for _ in range(50):
+        channel.send(encode("x" * 20_000), deadline_ms=10_000, on_reply=late.append)
+    calls[0].reply(encode(b"x" * 3_000_000))
+    await server.close()
+    answer = await held
+    assert answer.status is Status.OK
+    assert len(answer.payload) > 3_000_000
+    await until(lambda: len(late) == 50)
+
+
 async def test_a_closed_server_closes_its_channels(serve: Serve, connect: Open, address: Address) -> None:
     server, where = await serve(echo, address)
     closed: list[object] = []

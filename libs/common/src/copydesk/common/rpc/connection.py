@@ -72,9 +72,8 @@ class FrameConnection(asyncio.Protocol):
         """Cut `data` into frames and hand them on; called by the event loop."""
         try:
             for frame in self.parser.feed(data):
-                if self.closing:
-                    return
-                self.on_frame(frame)
+                if not self.closing:  # the parser needs to be fed to its end all the same
+                    self.on_frame(frame)
         except RpcError as error:
             self.abort(error)
         except Exception as error:
