@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 from copydesk.common.messages import Endpoint, EndpointState
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello
 
@@ -51,6 +52,23 @@ async def test_a_lost_connection_ends_eligibility_and_is_made_again(desk: Desk) 
     await pod.stop()
     await eventually(lambda: not gateway.fleet.eligible)
     await desk.pod("a", port=pod.port)
+    await eventually(lambda: gateway.fleet.eligible)
+
+
+async def test_word_that_a_pod_is_ready_cuts_the_wait_before_the_next_attempt(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copydesk.gateway.pod.backoff_seconds", lambda attempt, random: 3600.0)
+    pod = await desk.pod("a")
+    gateway = await desk.gateway()
+    gateway.fleet.apply(snapshot(pod.endpoint(EndpointState.WARMING)))
+    await eventually(lambda: gateway.fleet.pods["a"].connected)
+    await pod.stop()
+    await eventually(lambda: not gateway.fleet.pods["a"].connected)
+    await desk.pod("a", port=pod.port)
+    await asyncio.sleep(0.02)
+    assert not gateway.fleet.pods["a"].connected
+    gateway.fleet.apply(snapshot(pod.endpoint()))
     await eventually(lambda: gateway.fleet.eligible)
 
 

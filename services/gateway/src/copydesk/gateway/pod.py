@@ -124,7 +124,7 @@ class Pod:
                 since = self._loop.time()
                 await self._watch(channel)
                 attempt = 0 if self._loop.time() - since >= STABLE_SECONDS else attempt
-            await asyncio.sleep(backoff_seconds(attempt, random=self._dialling.random))
+            await self._pause(backoff_seconds(attempt, random=self._dialling.random))
 
     async def _open(self, attempt: int) -> Channel | None:
         dialling = self._dialling
@@ -160,7 +160,9 @@ class Pod:
         """Ping the pod while nothing is heard from it; return once the connection is gone."""
         while not channel.closed:
             answers = self._answers
-            await self._rest()
+            # One that is not ready is asked more often: clients may be waiting for it.
+            ready = self.reported is EndpointState.READY
+            await self._pause(self._dialling.keepalive * (1.0 if ready else 0.25))
             if self._answers != answers and self.reported is EndpointState.READY:
                 continue
             try:
@@ -173,15 +175,11 @@ class Pod:
             self.hear(pong.load)
             self._report(pong.state)
 
-    async def _rest(self) -> None:
-        """Wait for a keepalive interval; less if the connection closes or discovery changes its mind.
-
-        A pod that is not ready is asked more often: clients may be waiting for it.
-        """
+    async def _pause(self, seconds: float) -> None:
+        """Wait; less if the connection closes meanwhile, or if discovery changes its mind."""
         self._nudged.clear()
-        interval = self._dialling.keepalive * (1.0 if self.reported is EndpointState.READY else 0.25)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(interval):
+            async with asyncio.timeout(seconds):
                 await self._nudged.wait()
 
     def _report(self, state: EndpointState) -> None:
