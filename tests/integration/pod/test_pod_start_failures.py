@@ -74,9 +74,8 @@ def test_more_slots_than_memory(tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "model", hidden=1024, context=131_072)
     code, line = run_to_its_end(model, SLOTS=1024, CONTEXT=131_072)
     assert code == 2
-    assert line.endswith(
-        "COPYDESK_INFERENCE_SLOTS: there is no memory for the model and 1024 slots of 131072 tokens"
-    )
+    assert "COPYDESK_INFERENCE_SLOTS: " in line
+    assert "131072 tokens" in line
 
 
 @pytest.mark.parametrize(
