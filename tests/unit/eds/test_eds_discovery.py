@@ -1,0 +1,131 @@
+"""Events in, snapshots out, in virtual time."""
+
+from __future__ import annotations
+
+import math
+
+from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState
+from copydesk.eds.discovery import Discovery, Policy
+from copydesk.eds.guard import Limits
+from copydesk.eds.roster import Elapsed, Listed, Reported
+from copydesk.eds.schedule import Pace
+
+from tests.unit.eds.test_eds_roster import report
+
+POLICY = Policy(timeout=3.0, settle=1.0, limits=Limits(5.0, 60.0), pace=Pace(0.05, 2.0))
+
+
+class World:
+    """A discovery in virtual time, its pods, and what it published at what time."""
+
+    def __init__(self) -> None:
+        self.discovery = Discovery(POLICY, epoch=7)
+        self.now = 0.0
+        self.connected_since: float | None = 0.0
+        self.pods: dict[str, EndpointState] = {}
+        self.sent: list[tuple[float, EndpointsSnapshot]] = []
+        self.sequence = 0
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * 20)):
+            self.now = round(self.now + 0.05, 6)
+            if self.connected_since is not None:
+                self.report()
+            self.discovery.apply(Elapsed(self.now, self.connected_since))
+            self.discovery.review(self.now)
+            if self.connected_since is not None:
+                self.sent += [(self.now, s) for s in self.discovery.collect(self.now, wall=self.now)]
+
+    def report(self) -> None:
+        self.sequence += 1
+        for pod, state in self.pods.items():
+            self.discovery.apply(Reported(report(pod, self.sequence, state=state, port=1000 + ord(pod[0]))))
+
+    def last(self) -> str:
+        return "".join(endpoint.id for endpoint in self.sent[-1][1].endpoints)
+
+
+def test_the_first_snapshot_waits_until_everybody_had_time_to_report() -> None:
+    world = World()
+    world.pods = {"a": EndpointState.READY}
+    world.run(0.5)
+    world.pods["b"] = EndpointState.READY
+    world.run(0.4)
+    assert world.sent == []
+    assert world.discovery.due_at() == math.inf
+    world.run(0.3)
+    assert world.last() == "ab"
+    assert world.sent[0][1].epoch == 7
+
+
+def test_a_long_outage_of_the_bus_changes_nothing_and_the_list_is_repeated_at_once_after() -> None:
+    world = World()
+    world.pods = dict.fromkeys("abc", EndpointState.READY)
+    world.run(3)
+    generation = world.sent[-1][1].generation
+    world.connected_since = None
+    world.run(300)
+    sends = len(world.sent)
+    world.connected_since = world.now
+    world.run(0.1)
+    assert len(world.sent) > sends
+    world.run(10)
+    assert world.last() == "abc"
+    assert world.sent[-1][1].generation == generation
+
+
+def test_a_loss_that_was_held_when_the_bus_went_is_still_held_when_it_is_back() -> None:
+    world = World()
+    world.pods = dict.fromkeys("ab", EndpointState.READY)
+    world.run(3)
+    world.pods = {}
+    world.run(4)
+    assert len(world.discovery.suspects()) == 2
+    world.connected_since = None
+    world.run(600)
+    world.connected_since = world.now
+    world.run(1)
+    assert world.last() == "ab"
+    world.pods = dict.fromkeys("ab", EndpointState.READY)
+    world.run(5)
+    assert world.discovery.suspects() == []
+    assert world.last() == "ab"
+
+
+def test_a_proven_loss_is_published_and_so_is_the_empty_list_from_then_on() -> None:
+    world = World()
+    world.pods = {"a": EndpointState.READY}
+    world.run(3)
+    world.pods = {}
+    world.run(4)
+    assert world.last() == "a"
+    for model, endpoint in world.discovery.suspects():
+        world.discovery.confirm_gone(model, endpoint)
+    world.run(5)
+    assert [snapshot.endpoints for _, snapshot in world.sent[-2:]] == [(), ()]
+
+
+def test_draining_is_published_in_the_turn_in_which_it_is_heard_and_the_end_is_not_held() -> None:
+    world = World()
+    world.pods = {"a": EndpointState.READY}
+    world.run(3)
+    world.pods = {"a": EndpointState.DRAINING}
+    world.run(0.05)
+    at, snapshot = world.sent[-1]
+    assert at == world.now
+    assert snapshot.endpoints[0].state is EndpointState.DRAINING
+    world.pods = {}
+    world.run(4)
+    assert world.last() == ""
+
+
+def test_each_model_has_its_own_snapshot_and_generation() -> None:
+    discovery = Discovery(POLICY, epoch=1)
+    one = Endpoint(id="a", host="h", port=1, state=EndpointState.READY)
+    discovery.apply(Listed({"m": (one,), "n": ()}))
+    discovery.review(0.0)
+    assert {s.model: s.endpoints for s in discovery.collect(0.05, wall=9.0)} == {"m": (one,), "n": ()}
+    discovery.apply(Listed({"m": (one,), "n": (one,)}))
+    discovery.review(1.0)
+    (changed,) = discovery.collect(1.05, wall=9.0)
+    assert (changed.model, changed.generation, changed.sent_at) == ("n", 2, 9.0)

@@ -1,0 +1,69 @@
+"""What a probe takes for proof."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.eds.probe import Prober, Sighting, probe
+
+from tests.fixtures.fake_pod import MODEL, FakePod
+from tests.fixtures.nats import free_port
+from tests.fixtures.until import until
+
+
+async def look(pod: FakePod, *, model: str = MODEL, token: str = "") -> Sighting:
+    return await probe(model, pod.endpoint(), token=token, timeout=0.5)
+
+
+async def test_a_pod_that_greets_is_alive_and_one_whose_port_is_closed_is_gone() -> None:
+    pod = await FakePod().start()
+    assert await look(pod) is Sighting.ALIVE
+    await pod.stop()
+    assert await look(pod) is Sighting.GONE
+
+
+async def test_a_pod_of_another_model_or_one_that_says_goodbye_is_not_the_endpoint() -> None:
+    pod = await FakePod().start()
+    assert await look(pod, model="other") is Sighting.GONE
+    pod.state = EndpointState.DRAINING
+    assert await look(pod) is Sighting.GONE
+    await pod.stop()
+
+
+async def test_a_pod_that_refuses_the_token_is_no_proof() -> None:
+    pod = FakePod()
+    pod.token = "secret"
+    await pod.start()
+    assert await look(pod) is Sighting.UNKNOWN
+    assert await look(pod, token="secret") is Sighting.ALIVE
+    await pod.stop()
+
+
+async def test_silence_is_no_proof() -> None:
+    async def say_nothing(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    frozen = Endpoint(id="p", host="127.0.0.1", port=port, state=EndpointState.READY)
+    assert await probe(MODEL, frozen, token="", timeout=0.05) is Sighting.UNKNOWN
+    server.close()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_the_prober_tells_of_each_suspect_that_is_gone_and_stops_when_closed(host: str) -> None:
+    gone: list[tuple[str, str]] = []
+    prober = Prober(lambda model, endpoint: gone.append((model, endpoint.id)), token="", timeout=0.5)
+    pod = await FakePod("alive").start()
+    dead = Endpoint(id="dead", host=host, port=free_port(), state=EndpointState.READY)
+    prober.watch([(MODEL, pod.endpoint()), (MODEL, dead)])
+    await until(lambda: gone == [(MODEL, "dead")], timeout=5)
+    await prober.close()
+    await pod.stop()
