@@ -7,6 +7,7 @@ that by itself, and it is worth half the throughput when requests are small.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import cast
@@ -128,7 +129,8 @@ class FrameConnection(asyncio.Protocol):
             return
         self._flush()
         self.closing = True
-        transport.write_eof()
+        with contextlib.suppress(OSError):  # the peer has reset the connection, and the loop is about to say so
+            transport.write_eof()
 
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection now, for the reason `error`."""
