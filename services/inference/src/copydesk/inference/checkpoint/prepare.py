@@ -67,8 +67,13 @@ def verify_default_model() -> None:
     ModelStore.from_environment().verify(gec_en.NAME, _default_key())
 
 
-def write_model(folder: Path, base: GgufModel, adapter: Adapter, data: Traversable, report: Progress) -> None:
-    """Write the merged model into `folder`: config, tokenizer, template, limits and bfloat16 weights."""
+def write_model(
+    folder: Path, base: GgufModel, adapter: Adapter | None, data: Traversable, report: Progress
+) -> None:
+    """Write a model into `folder`: config, tokenizer, template, limits and bfloat16 weights.
+
+    Without an adapter the weights are the base's own, to train on.
+    """
     vocabulary = base.read_vocabulary()
     build_tokenizer(vocabulary).save(str(folder / "tokenizer.json"))
     _write_json(folder / "tokenizer_config.json", tokenizer_config(vocabulary, base.shape.context))
@@ -94,13 +99,14 @@ def _build(folder: Path, installed: Path | None, report: Progress) -> None:
     shutil.rmtree(downloads, ignore_errors=True)
 
 
-def _merged_weights(base: GgufModel, adapter: Adapter, report: Progress) -> dict[str, NDArray[Any]]:
+def _merged_weights(base: GgufModel, adapter: Adapter | None, report: Progress) -> dict[str, NDArray[Any]]:
     weights = {}
     for done, (name, weight) in enumerate(base.tensors()):
-        weights[name] = adapter.merge(name, weight.astype(ml_dtypes.bfloat16))
+        narrow = weight.astype(ml_dtypes.bfloat16)
+        weights[name] = adapter.merge(name, narrow) if adapter else narrow
         report("merging the adapter", 0.4 + 0.4 * done / base.tensor_count)
-    unknown = adapter.targets - weights.keys()
-    if unknown:
+    unknown = adapter.targets - weights.keys() if adapter else frozenset()
+    if adapter and unknown:
         raise AdapterError(adapter.folder, f"the base model has no {min(unknown)}")
     return weights
 

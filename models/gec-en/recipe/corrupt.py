@@ -1,0 +1,81 @@
+"""Learner-like corruption of clean, tagged English sentences.
+
+The mix follows what corpora of learners report: spelling, articles, prepositions, number, verb forms and tense,
+agreement, punctuation, capitals, word order, words missing or too many, word choice and word form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Callable, Iterable
+
+from recipe import grammar_errors as grammar
+from recipe import surface_errors as surface
+from recipe.sentence import Sentence, Tagged
+from recipe.spelling import Typos
+
+Error = Callable[[Sentence, random.Random], bool]
+
+_MIX: list[tuple[Error, int]] = [
+    (grammar.verb, 12),
+    (grammar.agreement, 9),
+    (grammar.number, 11),
+    (grammar.determiner, 13),
+    (grammar.preposition, 11),
+    (grammar.pronoun, 3),
+    (grammar.confusion, 5),
+    (grammar.wrong_word, 4),
+    (grammar.word_form, 5),
+    (grammar.comparison, 2),
+    (surface.punctuation, 8),
+    (surface.capitals, 5),
+    (surface.order, 3),
+    (surface.missing, 6),
+    (surface.extra, 5),
+    (grammar.conjunction, 2),
+    (grammar.modal, 4),
+    (surface.space, 2),
+]
+_SPELLING_WEIGHT = 28
+_ERRORS_PER_TOKEN = (0.05, 0.11, 0.18, 0.26)
+"""Authors differ in skill."""
+
+
+class Corruptor:
+    """Puts errors into sentences; `typos` are known misspellings by word."""
+
+    def __init__(self, typos: Typos | None = None) -> None:
+        known = typos or {}
+
+        def spell(words: Sentence, rng: random.Random) -> bool:
+            return surface.spell(words, rng, known)
+
+        self._errors: list[Error] = [spell, *(error for error, _ in _MIX)]
+        self._weights = [_SPELLING_WEIGHT, *(weight for _, weight in _MIX)]
+
+    def corrupt(self, tokens: Iterable[Tagged], rng: random.Random, keep: float = 0.12) -> str:
+        """The text with errors in it, or, with probability `keep`, as it is."""
+        words = Sentence.of(tokens)
+        if rng.random() < keep:
+            return str(words)
+        wanted = _error_count(len(words), rng)
+        made = tries = 0
+        while made < wanted and tries < 6 * wanted:
+            tries += 1
+            error = rng.choices(self._errors, self._weights)[0]
+            with contextlib.suppress(IndexError, KeyError):  # no room for this one here
+                made += error(words, rng)
+            if len(words) < 3:
+                break
+        return str(words)
+
+
+def _error_count(length: int, rng: random.Random) -> int:
+    """Poisson distributed around a rate by token; at least one, at most a third of the tokens."""
+    floor = math.exp(-rng.choice(_ERRORS_PER_TOKEN) * length)
+    count, product = 0, rng.random()
+    while product > floor:
+        count, product = count + 1, product * rng.random()
+    return max(1, min(count, length // 3))
