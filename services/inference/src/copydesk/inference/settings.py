@@ -131,8 +131,8 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     start_timeout_ms: int = Field(
         default=600_000,
         ge=100,
-        description="How long a process of the pod may take to load its part of the model before it counts as hung; "
-        "large checkpoints on a slow disk take minutes.",
+        description="How long a process of the pod may take to load its part of the model before it counts as "
+        "hung; large checkpoints on a slow disk take minutes.",
     )
     answer_timeout_ms: int = Field(
         default=5_000,
