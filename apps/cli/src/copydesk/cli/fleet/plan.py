@@ -94,7 +94,11 @@ def _nats(options: FleetOptions) -> ChildSpec:
 
 
 def _eds(options: FleetOptions) -> ChildSpec:
-    env = {"COPYDESK_EDS_NATS_URL": options.nats_url, "COPYDESK_EDS_SOURCE": "heartbeat"}
+    env = {
+        "COPYDESK_EDS_NATS_URL": options.nats_url,
+        "COPYDESK_EDS_SOURCE": "heartbeat",
+        "COPYDESK_EDS_RPC_TOKEN": options.rpc_token,
+    }
     return ChildSpec("eds", Role.EDS, _module(options, "eds"), env, grace=5.0)
 
 
