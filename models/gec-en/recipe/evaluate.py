@@ -63,14 +63,16 @@ def correct(model: Any, corrector: Corrector, texts: Sequence[str], batch_size: 
     return corrected
 
 
-def score(
-    lines: Sequence[str], texts: Sequence[str], corrected: Sequence[str], references: Sequence[Sequence[str]]
-) -> float:
-    """GLEU, 0 to 100, of tokenised lines; `references` is a file each."""
-    tokens = [
+def tokenise(lines: Sequence[str], texts: Sequence[str], corrected: Sequence[str]) -> list[str]:
+    """The answers in tokens; where one equals its text, the line that the text is from."""
+    return [
         line if answer == text else to_tokens(answer) or line
         for line, text, answer in zip(lines, texts, corrected, strict=True)
     ]
+
+
+def score(lines: Sequence[str], tokens: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """GLEU, 0 to 100, of tokenised lines; `references` is a file each."""
     by_sentence = list(zip(*references, strict=True))
     return 100 * gleu(lines, tokens, by_sentence, rng=random.Random(0))
 
@@ -92,7 +94,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--hypotheses", type=Path, help="where to write the corrected lines")
+    parser.add_argument(
+        "--hypotheses", type=Path, help="where to write the corrected lines, tokenised like the source"
+    )
     return parser.parse_args()
 
 
@@ -103,14 +107,15 @@ def main() -> None:
     texts = [to_plain(line) for line in lines] if options.tokenised else lines
     model: Any = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.bfloat16)
     corrected = correct(model.eval(), Corrector.load(options.model), texts, options.batch_size)
+    answers = tokenise(lines, texts, corrected) if options.tokenised else corrected
     if options.hypotheses:
-        options.hypotheses.write_text("\n".join(corrected) + "\n", encoding="utf-8")
+        options.hypotheses.write_text("\n".join(answers) + "\n", encoding="utf-8")
     changed = sum(answer != text for answer, text in zip(corrected, texts, strict=True))
     result = {"sentences": len(lines), "changed": round(changed / len(lines), 4)}
     if options.references:
         references = [read_lines(path, options.offset, options.limit) for path in options.references]
-        result["gleu"] = round(score(lines, texts, corrected, references), 2)
-        result["gleu_unchanged"] = round(score(lines, texts, texts, references), 2)
+        result["gleu"] = round(score(lines, answers, references), 2)
+        result["gleu_unchanged"] = round(score(lines, lines, references), 2)
     print(json.dumps(result))
 
 
