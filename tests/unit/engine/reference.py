@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections import Counter
@@ -90,14 +91,16 @@ def assert_greedy(model: Any, request: GenerateTokens, answer: GeneratedTokens) 
         return True
     chosen = list(answer.tokens)
     if answer.finish is Finish.STOP:
-        chosen.append(max(request.stop_ids, key=lambda stop: _scores(model, request, answer)[-1, stop].item()))
-    scores = _scores(model, request, answer)[: len(chosen)]
+        chosen.append(
+            max(request.stop_ids, key=lambda stop: scores_along(model, request, answer)[-1, stop].item())
+        )
+    scores = scores_along(model, request, answer)[: len(chosen)]
     short_of_best = scores.max(-1).values - scores[torch.arange(len(chosen)), chosen]
     assert short_of_best.max() < NEAR_TIE, (request, answer, short_of_best)
     return False
 
 
-def _scores(model: Any, request: GenerateTokens, answer: GeneratedTokens) -> torch.Tensor:
+def scores_along(model: Any, request: GenerateTokens, answer: GeneratedTokens) -> torch.Tensor:
     """The model's logits at each position of the answer and after it."""
     with torch.no_grad():
         logits: torch.Tensor = model(torch.tensor([request.prompt + answer.tokens])).logits[0]
@@ -133,7 +136,7 @@ def serve_at_random(
                 request,
                 deadline=math.inf,
                 priority=rng.choice(list(Priority)),
-                on_done=lambda answer, index=index: deliver(index, answer),
+                on_done=functools.partial(deliver, index),
             )
             if rng.random() < cancel:
                 to_cancel.append((index, request_id))
