@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from copydesk.inference.checkpoint import prepare_default_model
 
+from copydesk.inference.checkpoint import prepare_default_model
 from tests.fixtures.fleet import Fleet, running_fleet
 from tests.fixtures.tiny_model import write_tiny_model
 

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 import torch
+
 from copydesk.inference.correction import Corrector
 from copydesk.loadtest import CorrectSender, open_client, run_closed
-
 from tests.fixtures.fleet import Fleet, running_fleet
 from tests.fixtures.sentences import sentences
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from copydesk.loadtest import CorrectSender, Plan, Report, open_client, run
 
+from copydesk.loadtest import CorrectSender, Plan, Report, open_client, run
 from tests.fixtures.fleet import Fleet
 from tests.fixtures.sentences import sentences
 

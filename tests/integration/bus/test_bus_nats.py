@@ -11,10 +11,10 @@ import msgspec
 import nats
 import pytest
 import structlog
+
 from copydesk.common import bus as bus_module
 from copydesk.common.bus import Bus
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState, endpoints_subject
-
 from tests.fixtures.until import until
 
 if TYPE_CHECKING:

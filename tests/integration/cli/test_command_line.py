@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from copydesk.cli.fleet.ports import free_port
 from copydesk.cli.fleet.state import StateLock
 

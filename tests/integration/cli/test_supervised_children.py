@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psutil
 import pytest
+
 from copydesk.cli.fleet import events
 from copydesk.cli.fleet.plan import ChildSpec, Role
 from copydesk.cli.fleet.policy import Backoff

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 import pytest
+
 from copydesk.cli.fleet.ports import free_port
 from copydesk.cli.fleet.state import FleetState, read_state
-
 from tests.fixtures.tiny_model import write_tiny_model
 
 TEXT = "She go to school every day.\n\nThe  weather is nice.\n"

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from copydesk.common.bus import Bus
 from copydesk.common.messages import (
     EndpointsSnapshot,
@@ -22,7 +23,6 @@ from copydesk.common.messages import (
     endpoints_subject,
     load_subject,
 )
-
 from tests.fixtures.fake_pod import FakePod
 from tests.fixtures.nats import NatsServer, free_port
 from tests.fixtures.until import until

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
+
 from copydesk.inference.checkpoint import prepare_default_model
 from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
 from copydesk.inference.correction import Corrector
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native import NativeOptions, Precision, open_engine
-
 from tests.unit.engine.reference import assert_greedy, scores_along, serve_at_random
 
 SENTENCES = """\

@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx
 import pytest
+
 from copydesk.common.bus import Bus
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState, endpoints_subject
-
 from tests.fixtures.fake_pod import MODEL
 from tests.fixtures.nats import NatsServer
 

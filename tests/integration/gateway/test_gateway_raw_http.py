@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from copydesk.common.bus import Bus
 
+from copydesk.common.bus import Bus
 from tests.fixtures.fake_pod import FakePod
 from tests.fixtures.nats import NatsServer
 from tests.integration.gateway.conftest import Discovery, GatewayProcess, Site, eventually

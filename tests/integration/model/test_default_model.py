@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from copydesk.common.tasks import Outcome
 from copydesk.inference.checkpoint import (
     default_model_directory,

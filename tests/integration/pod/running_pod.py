@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import Channel, Fault, Pong, Response, RpcError, Status, TcpAddress
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence
-
 from tests.fixtures.nats import free_port
 
 PATIENCE = 60.0

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import Status
 from copydesk.common.tasks import Outcome
-
 from tests.fixtures.nats import free_port
 from tests.integration.pod.running_pod import (
     RunningPod,

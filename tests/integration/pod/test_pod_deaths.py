@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from copydesk.common.rpc import Channel, Response, Status
 
+from copydesk.common.rpc import Channel, Response, Status
 from tests.integration.pod.running_pod import (
     RunningPod,
     alive,

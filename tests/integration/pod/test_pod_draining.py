@@ -4,7 +4,6 @@ from pathlib import Path
 
 from copydesk.common.rpc import Channel, Response, RpcError, Status, TcpAddress
 from copydesk.common.tasks import Outcome
-
 from tests.integration.pod.running_pod import alive, answer, ask, fault, is_ready, pong_where, running_pod, until
 
 

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from copydesk.common.rpc import Response, Status
 
+from copydesk.common.rpc import Response, Status
 from tests.integration.pod.running_pod import RunningPod, ask, fault, is_ready, pong_where, running_pod
 
 

@@ -3,7 +3,6 @@ from pathlib import Path
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import EndpointState, LoadReport, load_subject
-
 from tests.fixtures.nats import NatsServer
 from tests.integration.pod.running_pod import RunningPod, answer, ask, is_ready, pong_where, running_pod, until
 

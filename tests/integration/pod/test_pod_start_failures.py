@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from copydesk.inference.pod.listener import listen
 
+from copydesk.inference.pod.listener import listen
 from tests.fixtures.nats import free_port
 from tests.fixtures.tiny_model import write_tiny_model
 from tests.integration.pod.running_pod import environment

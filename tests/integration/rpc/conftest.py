@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 import uvloop
+
 from copydesk.common.rpc import (
     PROTOCOL_VERSION,
     Address,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import (
     PROTOCOL_VERSION,
@@ -27,7 +28,6 @@ from copydesk.common.rpc import (
     TcpAddress,
     UnixAddress,
 )
-
 from tests.fixtures.until import until
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 import structlog
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import (
     PROTOCOL_VERSION,
@@ -34,7 +35,6 @@ from copydesk.common.rpc import (
 )
 from copydesk.common.rpc.codec import FrameParser, encode_frame
 from copydesk.common.rpc.frames import AnyFrame, Cancel, Ping, Request
-
 from tests.fixtures.until import until
 
 if TYPE_CHECKING:

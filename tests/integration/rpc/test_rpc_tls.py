@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from copydesk.common.rpc import Address, InboundCall, RpcConnectError, RpcError, Status
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from copydesk.common.rpc import Address, InboundCall, RpcConnectError, RpcError, Status
 
 if TYPE_CHECKING:
     from tests.integration.rpc.conftest import Open, Serve

@@ -6,9 +6,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
+
 from copydesk.inference.checkpoint.adapter import Adapter
 from copydesk.inference.checkpoint.errors import AdapterError
-from safetensors.numpy import save_file
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 BF16 = ml_dtypes.bfloat16

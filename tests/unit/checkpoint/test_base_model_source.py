@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from copydesk.inference.checkpoint import source
 from copydesk.inference.checkpoint.errors import BaseModelUnavailableError, FileDigestError
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from copydesk.inference.checkpoint.errors import UnsupportedGgufError
-from copydesk.inference.checkpoint.gguf import GgufModel, hugging_face_name, unpermute
-from copydesk.inference.checkpoint.tokenizer import build_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.inference.checkpoint.errors import UnsupportedGgufError
+from copydesk.inference.checkpoint.gguf import GgufModel, hugging_face_name, unpermute
+from copydesk.inference.checkpoint.tokenizer import build_tokenizer
 from tests.unit.checkpoint.tiny_gguf import Weights, write_gguf
 
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from copydesk.inference.checkpoint.errors import CorruptCheckpointError
 from copydesk.inference.checkpoint.manifest import (
     MANIFEST,
@@ -12,7 +13,6 @@ from copydesk.inference.checkpoint.manifest import (
     read_digest,
     write_manifest,
 )
-
 from tests.fixtures.tiny_model import write_tiny_model
 
 

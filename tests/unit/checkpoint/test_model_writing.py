@@ -6,13 +6,13 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors import deserialize
+from tokenizers import Tokenizer
+
 from copydesk.inference.checkpoint import prepare, source
 from copydesk.inference.checkpoint.adapter import Adapter
 from copydesk.inference.checkpoint.errors import AdapterError, FileDigestError
 from copydesk.inference.checkpoint.gguf import GgufModel
-from safetensors import deserialize
-from tokenizers import Tokenizer
-
 from tests.unit.checkpoint.tiny_gguf import Weights, write_gguf
 
 Q = "model.layers.1.self_attn.q_proj.weight"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from copydesk.cli.api import Edit
-from copydesk.cli.edits import Span, marked, spans
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.cli.api import Edit
+from copydesk.cli.edits import Span, marked, spans
 
 TEXT = "She go to school"
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from copydesk.cli.fleet.plan import FleetOptions, Role, model_name, plan_fleet
-from copydesk.common.messages import subject_token
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.cli.fleet.plan import FleetOptions, Role, model_name, plan_fleet
+from copydesk.common.messages import subject_token
 
 OPTIONS = FleetOptions(
     model="gec-en",

@@ -7,6 +7,7 @@ import random
 import socket
 
 import pytest
+
 from copydesk.cli.commands.up import CannotStartError, check_key, check_port
 from copydesk.cli.fleet.ports import free_port, is_free, port_holder
 

@@ -6,6 +6,7 @@ import io
 import json
 
 import pytest
+
 from copydesk.cli.fleet import events
 from copydesk.cli.fleet.report import ConsoleReport, JsonReport, seconds
 from copydesk.cli.terminal import LastingConsole

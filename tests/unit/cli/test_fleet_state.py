@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from copydesk.cli.fleet import state
 from copydesk.cli.fleet.state import FleetRunningError, FleetState, ProcessState, StateLock
 

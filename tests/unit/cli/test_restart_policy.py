@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.cli.fleet.plan import ChildSpec, Role
-from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, describe_exit, stop_phases
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.cli.fleet.plan import ChildSpec, Role
+from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, describe_exit, stop_phases
 
 BACKOFF = Backoff(first=0.2, factor=2.0, cap=15.0, healthy_after=30.0, early_limit=5)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.cli.parts import InvalidInputError, decode, find_cut, split
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.cli.parts import InvalidInputError, decode, find_cut, split
 
 TEXT = st.text(alphabet=st.sampled_from("ab. \n\r\t\u00e9\U0001f600"), max_size=200)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.common.bus import LONGEST_DELAY_SECONDS, Bus, BusUrlError, reconnect_delay
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.common.bus import LONGEST_DELAY_SECONDS, Bus, BusUrlError, reconnect_delay
 
 chances = st.floats(0, 1, exclude_max=True)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from copydesk.common.process import run, run_until_signal
 
 TIMEOUT = 20

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.common.rpc import Channel, Hello, Load, Response, Status, UnixAddress
 from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FrameParser, encode_frame
 from copydesk.common.rpc.frames import PROTOCOL_VERSION, AnyFrame, Cancel, Chunk, Drain, Request
-from hypothesis import given
-from hypothesis import strategies as st
 
 PAYLOAD = msgspec.msgpack.encode("she go home")
 RAW = msgspec.Raw(PAYLOAD)

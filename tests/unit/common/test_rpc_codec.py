@@ -8,6 +8,9 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc.codec import FRAME_OVERHEAD_BYTES, FrameParser, decode_body, encode_frame
 from copydesk.common.rpc.errors import FrameDecodeError, FrameError, FrameTooLargeError
@@ -26,8 +29,6 @@ from copydesk.common.rpc.frames import (
     Response,
     Status,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 ids = st.integers(0, 2**63 - 1)
 counts = st.integers(0, 2**31)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.common.settings import ServiceSettings, load_settings, variable_name
 from pydantic import Field, SecretStr, ValidationError
+
+from copydesk.common.settings import ServiceSettings, load_settings, variable_name
 
 
 class DemoSettings(ServiceSettings, env_prefix="COPYDESK_DEMO_"):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import structlog
-from copydesk.common.telemetry import configure_logging, get_logger, request_context, serve_metrics
 from prometheus_client import CollectorRegistry, Counter
 
+from copydesk.common.telemetry import configure_logging, get_logger, request_context, serve_metrics
 from tests.fixtures.nats import free_port
 
 

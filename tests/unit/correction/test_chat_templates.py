@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from copydesk.inference.correction.errors import ChatTemplateError
 from copydesk.inference.correction.template import Surroundings, surroundings
 

@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
 from copydesk.common.tasks import CorrectedSentence, Outcome
 from copydesk.inference.correction import (
     CorrectionSettings,
@@ -14,9 +17,6 @@ from copydesk.inference.correction import (
     ModelFileError,
 )
 from copydesk.inference.engine import Finish, GeneratedTokens
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from tests.fixtures.tiny_model import tiny_tokenizer, write_tiny_model
 from tests.unit.correction.conftest import Edit
 

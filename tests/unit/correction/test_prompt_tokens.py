@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from copydesk.inference.correction.template import Surroundings
-from copydesk.inference.correction.tokens import PromptTokens
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from copydesk.inference.correction.template import Surroundings
+from copydesk.inference.correction.tokens import PromptTokens
 from tests.fixtures.tiny_model import SPECIAL_TOKENS, tiny_tokenizer
 
 SENTENCE = Surroundings("<|im_start|>", "<|im_end|>")

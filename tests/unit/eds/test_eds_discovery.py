@@ -9,7 +9,6 @@ from copydesk.eds.discovery import Discovery, Policy
 from copydesk.eds.guard import Limits
 from copydesk.eds.roster import Elapsed, Listed, Reported
 from copydesk.eds.schedule import Pace
-
 from tests.unit.eds.test_eds_roster import report
 
 POLICY = Policy(timeout=3.0, settle=1.0, limits=Limits(5.0, 60.0), pace=Pace(0.05, 2.0))

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+
 from copydesk.common.messages import Endpoint, EndpointState
 from copydesk.eds.endpoint_file import EndpointFileError, read_endpoints
 from copydesk.eds.roster import Event, Listed
 from copydesk.eds.static import StaticSource
-
 from tests.fixtures.until import until
 
 GOOD = """\

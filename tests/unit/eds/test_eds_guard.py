@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from copydesk.common.messages import Endpoint, EndpointState
-from copydesk.eds.guard import Guard, Limits, confirm_gone, rule
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.eds.guard import Guard, Limits, confirm_gone, rule
 
 LIMITS = Limits(window=5.0, hold=60.0)
 

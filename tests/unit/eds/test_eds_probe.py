@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from copydesk.common.messages import Endpoint, EndpointState
 from copydesk.eds.probe import Prober, Sighting, probe
-
 from tests.fixtures.fake_pod import MODEL, FakePod
 from tests.fixtures.nats import free_port
 from tests.fixtures.until import until

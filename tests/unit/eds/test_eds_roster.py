@@ -6,10 +6,11 @@ import random
 from typing import Any
 
 import pytest
-from copydesk.common.messages import Endpoint, EndpointState, LoadReport
-from copydesk.eds.roster import Dropped, Elapsed, Event, Listed, Reported, Roster, Step, listing, reduce
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.common.messages import Endpoint, EndpointState, LoadReport
+from copydesk.eds.roster import Dropped, Elapsed, Event, Listed, Reported, Roster, Step, listing, reduce
 
 TIMEOUT = 3.0
 

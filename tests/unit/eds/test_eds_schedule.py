@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from copydesk.common.messages import Endpoint, EndpointState
-from copydesk.eds.schedule import Pace, Publication, due_at, published, revise
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.eds.schedule import Pace, Publication, due_at, published, revise
 
 PACE = Pace(debounce=0.05, interval=2.0)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import transformers
+
 from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine import Engine, Finish, GeneratedTokens, GenerateTokens
 

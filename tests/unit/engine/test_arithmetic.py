@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
 from copydesk.inference.engine.native import Precision
 from copydesk.inference.engine.native.config import read_config
 from copydesk.inference.engine.native.layout import Run
@@ -13,8 +15,6 @@ from copydesk.inference.engine.native.linear import PackedGate, PackedLinear, Pl
 from copydesk.inference.engine.native.precision import multiplies_bfloat16, torch_dtype
 from copydesk.inference.engine.native.rope import Rope, RopeKind, inverse_frequencies, rope_table
 from copydesk.inference.engine.native.runner import TorchRunner
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
 from tests.unit.engine.reference import write_reference
 
 CPU = torch.device("cpu")

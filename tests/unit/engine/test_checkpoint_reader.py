@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from copydesk.inference.engine.native import MissingTensorError, TensorMismatchError, UnreadableModelError
 from copydesk.inference.engine.native.checkpoint import CheckpointReader
-from safetensors.torch import save_file
 
 A, B = torch.arange(6.0).view(2, 3), torch.arange(3.0)
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from copydesk.inference.engine import Finish, GenerateTokens
-from copydesk.inference.engine.native import NativeEngine, NativeOptions, Precision, open_engine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from copydesk.inference.engine import Finish, GenerateTokens
+from copydesk.inference.engine.native import NativeEngine, NativeOptions, Precision, open_engine
 from tests.unit.engine.reference import (
     SHAPES,
     assert_greedy,

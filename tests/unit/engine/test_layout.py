@@ -1,6 +1,7 @@
-from copydesk.inference.engine.native.layout import Layout, Run, lay_out
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.inference.engine.native.layout import Layout, Run, lay_out
 
 CONTEXT = 100
 

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from copydesk.inference.engine.native import UnreadableModelError, UnsupportedModelError
 from copydesk.inference.engine.native.config import ModelConfig, read_config
 from copydesk.inference.engine.native.rope import Rope, RopeKind

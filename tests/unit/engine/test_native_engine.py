@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine import (
     EmptyPromptError,
@@ -18,8 +21,6 @@ from copydesk.inference.engine import (
 )
 from copydesk.inference.engine.native import NativeEngine
 from copydesk.inference.engine.native.layout import Run
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 VOCABULARY = 50
 LATER = 1e9

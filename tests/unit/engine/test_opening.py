@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine import GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native import (
@@ -15,8 +17,6 @@ from copydesk.inference.engine.native import (
     open_engine,
 )
 from copydesk.inference.engine.native.errors import ModelError
-from safetensors.torch import load_file, save_file
-
 from tests.fixtures.tiny_model import write_tiny_model
 
 SMALL = NativeOptions(precision=Precision.FLOAT32, slots=3, context=64, queue=5, threads=1)

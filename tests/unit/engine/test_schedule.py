@@ -1,11 +1,12 @@
 import math
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine import Finish, GenerateTokens
 from copydesk.inference.engine.native.generation import Generation
 from copydesk.inference.engine.native.schedule import admissions, overdue, plan
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def generation(

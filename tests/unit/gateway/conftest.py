@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
 import pytest
+
 from copydesk.common.messages import Endpoint, EndpointsSnapshot
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings
-
 from tests.fixtures.fake_pod import MODEL, FakePod
 
 _generations = itertools.count(1)

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.keys import KeyRing, KeysFileError
 

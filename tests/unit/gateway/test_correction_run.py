@@ -6,12 +6,12 @@ import asyncio
 import random
 
 import pytest
+
 from copydesk.common.tasks import CorrectedSentence, Outcome
 from copydesk.gateway.correction import Correction, CorrectionRun
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.service import Gateway
 from copydesk.text import apply
-
 from tests.fixtures.fake_pod import refused
 from tests.unit.gateway.conftest import Desk, eventually
 

@@ -6,12 +6,12 @@ import asyncio
 
 import msgspec
 import pytest
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence
 from copydesk.gateway.dispatch import Delivery, Dispatch
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.service import Gateway
-
 from tests.fixtures.fake_pod import FakePod
 from tests.unit.gateway.conftest import Desk, eventually, snapshot
 

@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 import pytest
+
 from copydesk.common.messages import Endpoint, EndpointState
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello
-
 from tests.fixtures.fake_pod import MODEL
 from tests.unit.gateway.conftest import Desk, eventually, snapshot
 

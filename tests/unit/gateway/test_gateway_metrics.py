@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from copydesk.common.rpc import Status
-from copydesk.gateway.metrics import Histogram, Metrics
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+
+from copydesk.common.rpc import Status
+from copydesk.gateway.metrics import Histogram, Metrics
 
 
 def samples(metrics: Metrics, pods: dict[str, int]) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from copydesk.common.settings import load_settings
 from copydesk.gateway.settings import GatewaySettings
 

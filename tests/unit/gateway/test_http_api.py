@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+
 from copydesk.gateway.app import build_app
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.keys import KeyRing
 from copydesk.gateway.schemas import ErrorBody, FleetBody, Health, ModelList, TextAnswer, TextsAnswer
 from copydesk.gateway.service import Gateway
 from copydesk.text import Edit, apply
-
 from tests.fixtures.fake_pod import FakePod
 from tests.unit.gateway.conftest import Desk, eventually
 

@@ -6,11 +6,12 @@ import contextlib
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.validation import Task, check_content_type, parse_deadline, parse_task
-from hypothesis import given
-from hypothesis import strategies as st
 
 LIMITS = Limits(body_bytes=10_000, characters=100, texts=4, max_deadline_ms=5_000)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from copydesk.loadtest import Failures, Plan, Quantiles, RequestFailedError, run, run_closed
 
+from copydesk.loadtest import Failures, Plan, Quantiles, RequestFailedError, run, run_closed
 from tests.unit.loadtest.virtual_time import be_busy, now, run_virtually
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from copydesk.loadtest import CorrectSender, Plan, RequestFailedError, open_client, run
 
 

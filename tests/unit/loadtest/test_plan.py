@@ -6,9 +6,10 @@ import itertools
 import random
 
 import pytest
-from copydesk.loadtest import Plan, PlanError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.loadtest import Plan, PlanError
 
 
 def test_constant_arrivals_are_evenly_spaced_and_do_not_drift() -> None:

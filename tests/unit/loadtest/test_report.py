@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from copydesk.loadtest import Quantiles, RequestFailedError, Sample, render, summarise
-from copydesk.loadtest.report import nearest_rank
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.loadtest import Quantiles, RequestFailedError, Sample, render, summarise
+from copydesk.loadtest.report import nearest_rank
 
 
 def hundred() -> list[Sample]:

@@ -3,6 +3,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from prometheus_client import REGISTRY
+
 from copydesk.common.rpc import Fault, InboundCall, Load, Priority, Response, Status
 from copydesk.common.rpc.frames import Chunk, Request
 from copydesk.inference.engine import (
@@ -16,7 +18,6 @@ from copydesk.inference.engine import (
 from copydesk.inference.pod.engine_calls import EngineCalls, retry_after_ms
 from copydesk.inference.pod.metrics import EngineMetrics
 from copydesk.inference.pod.step_loop import StepLoop
-from prometheus_client import REGISTRY
 
 LIMIT = 4
 

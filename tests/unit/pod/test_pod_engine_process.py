@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from copydesk.common.rpc import Channel, RpcError, Status, UnixAddress
 from copydesk.inference.engine import GenerateTokens
 

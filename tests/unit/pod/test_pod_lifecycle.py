@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.common.messages import EndpointState
 from copydesk.inference.pod.lifecycle import (
     Backoff,
@@ -8,8 +11,6 @@ from copydesk.inference.pod.lifecycle import (
     plan_restart,
     pod_state,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 POLICY = Backoff(first=0.1, cap=10.0, healthy_after=30.0)
 PATIENCE = Patience(start=600.0, answer=5.0)

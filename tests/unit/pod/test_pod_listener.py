@@ -2,6 +2,7 @@ import re
 import socket
 
 import pytest
+
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.pod.listener import advertised_host, listen
 

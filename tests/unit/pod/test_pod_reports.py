@@ -2,6 +2,7 @@ import re
 import socket
 
 import pytest
+
 from copydesk.common.messages import EndpointState, subject_token
 from copydesk.common.rpc.frames import Load
 from copydesk.inference.pod.reports import PodIdentity, PodStatus, load_report, pod_name

@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from copydesk.common.settings import load_settings
 from copydesk.inference.settings import Dtype, InferenceSettings
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens, OnDone
 from copydesk.inference.pod.step_loop import StepLoop

@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from copydesk.routing import Standing, better, choose, occupancy
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.routing import Standing, better, choose, occupancy
 
 standings = st.builds(
     Standing,

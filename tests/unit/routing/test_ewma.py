@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from copydesk.routing import PeakEwma
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.routing import PeakEwma
 
 
 def test_there_is_no_value_before_the_first_sample() -> None:

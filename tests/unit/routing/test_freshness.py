@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.routing import Held, Verdict, hear, judge
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.routing import Held, Verdict, hear, judge
 
 HELD = Held(epoch=100, generation=5, heard_at=50.0)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.routing import Ending, HeardLoad, Ledger, Ticket
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.routing import Ending, HeardLoad, Ledger, Ticket
 
 steps = st.lists(
     st.one_of(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.routing import RetryBudget, backoff_seconds
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.routing import RetryBudget, backoff_seconds
 
 
 def test_a_quiet_gateway_may_retry_its_reserve_at_once_and_no_more() -> None:

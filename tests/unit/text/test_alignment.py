@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from copydesk.text import alignment
-from copydesk.text.alignment import common_length, common_pairs
 from hypothesis import given
 from hypothesis import strategies as st
+
+from copydesk.text import alignment
+from copydesk.text.alignment import common_length, common_pairs
 
 letters = st.text(alphabet="abc", max_size=24)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.text import AnswerCountError, Edit, Segment, SegmentMismatchError, apply, correct_segments, segment
-from copydesk.text.whitespace import normalise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.text import AnswerCountError, Edit, Segment, SegmentMismatchError, apply, correct_segments, segment
+from copydesk.text.whitespace import normalise
 from tests.unit.text.hard_texts import any_text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from copydesk.text.blocks import Block, blocks, is_soft_wrap
 
 LONG = "This line has been wrapped by a mail program that knows its width"

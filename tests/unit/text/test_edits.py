@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from copydesk.text import Edit, EditOutOfRangeError, OverlappingEditsError, apply, edits
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.text import Edit, EditOutOfRangeError, OverlappingEditsError, apply, edits
 from tests.unit.text.hard_texts import any_text
 
 some_words = st.lists(

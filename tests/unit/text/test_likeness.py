@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from copydesk.text import similarity
 from hypothesis import given
 
+from copydesk.text import similarity
 from tests.unit.text.hard_texts import any_text
 
 CORRECTIONS = [

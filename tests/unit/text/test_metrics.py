@@ -6,6 +6,7 @@ import math
 import random
 
 import pytest
+
 from copydesk.text import Edit
 from copydesk.text.metrics import (
     EditScore,

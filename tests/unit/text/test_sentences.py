@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 import regex
-from copydesk.text import Segment, segment
-from copydesk.text.whitespace import normalise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.text import Segment, segment
+from copydesk.text.whitespace import normalise
 from tests.unit.text.hard_texts import any_text
 
 

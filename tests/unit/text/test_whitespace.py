@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copydesk.text.whitespace import normalise_with_offsets
 from hypothesis import given
 
+from copydesk.text.whitespace import normalise_with_offsets
 from tests.unit.text.hard_texts import any_text
 
 

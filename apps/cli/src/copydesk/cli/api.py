@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import httpx
 import msgspec
+
 from copydesk.common.errors import CopydeskError
 
 TIMEOUT_S = 90.0

@@ -19,12 +19,13 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from copydesk.common.errors import CopydeskError
-from copydesk.common.telemetry import get_logger
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.errors import Error as NatsError
+
+from copydesk.common.errors import CopydeskError
+from copydesk.common.telemetry import get_logger
 
 PING_SECONDS = 5
 MAX_OUTSTANDING_PINGS = 1

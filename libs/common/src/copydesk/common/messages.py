@@ -12,6 +12,7 @@ import enum
 import re
 
 import msgspec
+
 from copydesk.common.errors import CopydeskError
 
 SUBJECT_ROOT = "copydesk.v1"

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import uvloop
+
 from copydesk.common.errors import CopydeskError
 from copydesk.common.telemetry import get_logger
 

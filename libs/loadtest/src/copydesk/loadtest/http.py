@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import msgspec
+
 from copydesk.loadtest.sample import RequestFailedError
 
 _PATH = "/v1/correct"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+
 from copydesk.loadtest.sample import Sample
 
 MESSAGES_KEPT = 3

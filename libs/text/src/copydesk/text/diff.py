@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import regex
+
 from copydesk.text.alignment import common_pairs
 from copydesk.text.edit import Edit
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import sentencex
+
 from copydesk.text.blocks import Block, blocks
 from copydesk.text.graphemes import is_cluster_boundary
 from copydesk.text.pieces import pieces

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import yaml
+
 from copydesk.common.errors import CopydeskError
 from copydesk.common.messages import Endpoint, EndpointState, InvalidNameError, subject_token
 from copydesk.eds.roster import Listing

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable
 
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+
 from copydesk.common.messages import EndpointState
 from copydesk.eds.discovery import Verdict
 from copydesk.eds.roster import Dropped
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 
 class Metrics:

@@ -6,11 +6,12 @@ import enum
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
+
 from copydesk.common.settings import ServiceSettings
 from copydesk.eds.discovery import Policy
 from copydesk.eds.guard import Limits
 from copydesk.eds.schedule import Pace
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 
 class SourceKind(enum.StrEnum):

@@ -5,6 +5,10 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
 from copydesk.gateway import faults
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.correct import correct_router
@@ -16,9 +20,6 @@ from copydesk.gateway.http.pages import pages_router
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.keys import KeyRing
 from copydesk.gateway.service import Gateway
-from fastapi import Depends, FastAPI, Request, Response
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
 
 DESCRIPTION = "Corrects the grammar of English text. Errors have OpenAI's shape, with stable codes."
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
+
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults

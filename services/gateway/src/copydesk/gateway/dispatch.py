@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
+
 from copydesk.common.rpc import Channel, Fault, Response, Status
 from copydesk.gateway import faults
 from copydesk.gateway.faults import ApiError

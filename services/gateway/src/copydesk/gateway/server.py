@@ -9,9 +9,10 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
+from starlette.types import ASGIApp
+
 from copydesk.common.errors import CopydeskError
 from copydesk.gateway.lifecycle import Lifecycle
-from starlette.types import ASGIApp
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75

@@ -6,10 +6,11 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
+from pydantic import AfterValidator, Field, SecretStr
+
 from copydesk.common.messages import subject_token
 from copydesk.common.settings import ServiceSettings
 from copydesk.gateway.limits import Limits
-from pydantic import AfterValidator, Field, SecretStr
 
 
 def _model_name(name: str) -> str:

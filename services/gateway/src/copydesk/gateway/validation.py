@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import UNSET
+
 from copydesk.gateway.faults import ApiError, bad_request, model_not_found, unsupported_media_type
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.schemas import CorrectRequest
-from msgspec import UNSET
 
 DEADLINE_HEADER = "X-Request-Deadline-Ms"
 

@@ -13,13 +13,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from setproctitle import setproctitle
+
 from copydesk.common.process import die_with_parent, run
 from copydesk.common.settings import load_settings
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
 from copydesk.inference.pod.lifecycle import PERMANENT_FAILURE
 from copydesk.inference.settings import InferenceSettings
-from setproctitle import setproctitle
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

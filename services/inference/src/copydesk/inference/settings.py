@@ -6,9 +6,10 @@ import enum
 import os
 from pathlib import Path
 
+from pydantic import Field, SecretStr, field_validator
+
 from copydesk.common.messages import InvalidNameError, subject_token
 from copydesk.common.settings import ServiceSettings
-from pydantic import Field, SecretStr, field_validator
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 

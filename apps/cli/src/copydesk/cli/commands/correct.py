@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
 from copydesk.cli import terminal
 from copydesk.cli.api import BUSY, Api, ApiError, Correction, FleetUnreachableError, Timed, advice
 from copydesk.cli.commands.status import find_fleet
 from copydesk.cli.edits import marked, spans
 from copydesk.cli.parts import PART_CHARS, InvalidInputError, decode, split
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 SIDE_BY_SIDE = 4
 BLOCK_BYTES = 64 * 1024

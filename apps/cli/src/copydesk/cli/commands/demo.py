@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+
 from copydesk.cli import terminal
 from copydesk.cli.api import Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
 from copydesk.cli import terminal
 from copydesk.common.errors import CopydeskError
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 
 class PreparationError(CopydeskError):

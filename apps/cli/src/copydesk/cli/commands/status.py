@@ -8,14 +8,15 @@ from pathlib import Path
 
 import msgspec
 import psutil
-from copydesk.cli import terminal
-from copydesk.cli.api import Api, ApiError, FleetUnreachableError, FleetView, PodView, advice
-from copydesk.cli.fleet.report import seconds
-from copydesk.cli.fleet.state import FleetState, ProcessState, read_state, running_fleets
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from copydesk.cli import terminal
+from copydesk.cli.api import Api, ApiError, FleetUnreachableError, FleetView, PodView, advice
+from copydesk.cli.fleet.report import seconds
+from copydesk.cli.fleet.state import FleetState, ProcessState, read_state, running_fleets
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 WATCH_S = 1.0

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.markup import escape
+
 from copydesk.cli import terminal
 from copydesk.cli.api import KEY_VARIABLE, Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError, prepare_shown
@@ -23,7 +25,6 @@ from copydesk.cli.fleet.report import ConsoleReport, JsonReport, Report
 from copydesk.cli.fleet.session import Outcome, run_fleet
 from copydesk.cli.fleet.state import FleetRunningError, StateLock, default_state_dir
 from copydesk.common.errors import CopydeskError
-from rich.markup import escape
 
 KEYS_FILE_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_FILE"
 SHOWN = (

@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 
 import psutil
+
 from copydesk.common.errors import CopydeskError
 
 # Below the range from which the kernel takes ports for outgoing connections: a server that restarts on its

@@ -8,6 +8,7 @@ import time
 
 import httpx
 import msgspec
+
 from copydesk.cli.api import FleetView, open_async
 from copydesk.cli.fleet.plan import HOST, ChildSpec, Role
 

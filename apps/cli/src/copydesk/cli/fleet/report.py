@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TextIO
 
 import msgspec
+from rich.markup import escape
+
 from copydesk.cli.fleet import events
 from copydesk.cli.terminal import LastingConsole
-from rich.markup import escape
 
 Report = Callable[[events.Event], None]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 import psutil
+
 from copydesk.common.errors import CopydeskError
 
 FILE = "fleet.json"

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 
 import msgspec
+
 from copydesk.common.rpc.address import Address, UnixAddress
 from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FRAME_OVERHEAD_BYTES
 from copydesk.common.rpc.connection import FrameConnection

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 
 import msgspec
+
 from copydesk.common.rpc.errors import FrameDecodeError, FrameTooLargeError
 from copydesk.common.rpc.frames import AnyFrame
 

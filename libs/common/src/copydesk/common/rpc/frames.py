@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 
 import msgspec
+
 from copydesk.common.messages import EndpointState
 
 PROTOCOL_VERSION = 1

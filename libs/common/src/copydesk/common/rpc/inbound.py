@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
+
 from copydesk.common.rpc.frames import Chunk, Fault, Load, Priority, Request, Response, Status
 
 

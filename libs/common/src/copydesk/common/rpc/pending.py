@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import inf
 
 import msgspec
+
 from copydesk.common.rpc.frames import Chunk, Response
 from copydesk.common.telemetry import get_logger
 

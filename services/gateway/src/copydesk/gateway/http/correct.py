@@ -6,6 +6,8 @@ import asyncio
 from time import perf_counter
 
 import msgspec
+from fastapi import APIRouter, Request, Response
+
 from copydesk.gateway.correction import CorrectedText, Correction
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http import documents
@@ -15,7 +17,6 @@ from copydesk.gateway.schemas import CorrectedText as CorrectedTextBody
 from copydesk.gateway.schemas import EditBody, SkippedBody, TextAnswer, TextsAnswer, Usage
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.validation import DEADLINE_HEADER, Task, check_content_type, parse_deadline, parse_task
-from fastapi import APIRouter, Request, Response
 
 
 def correct_router(gateway: Gateway) -> APIRouter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.schemas import (
     CorrectRequest,

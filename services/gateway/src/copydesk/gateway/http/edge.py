@@ -8,13 +8,14 @@ from http.client import SERVICE_UNAVAILABLE
 from time import perf_counter
 from typing import Any
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from copydesk.common.telemetry import get_logger, request_context
 from copydesk.gateway import faults
 from copydesk.gateway.http.inbox import Inbox
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _log = get_logger(__name__)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from starlette.types import Message, Receive, Scope
+
 from copydesk.common.errors import CopydeskError
 from copydesk.gateway import faults
-from starlette.types import Message, Receive, Scope
 
 DRAIN_BYTES = 8 << 20
 DRAIN_SECONDS = 2.0

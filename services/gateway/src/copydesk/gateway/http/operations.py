@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from fastapi import APIRouter, Response
+
 from copydesk.gateway.http import documents
 from copydesk.gateway.http.responses import json_response
 from copydesk.gateway.schemas import Health, ModelBody, ModelList
 from copydesk.gateway.service import Gateway
-from fastapi import APIRouter, Response
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from copydesk.gateway.faults import not_found
 from fastapi import APIRouter, Request, Response
+
+from copydesk.gateway.faults import not_found
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import msgspec
-from copydesk.gateway.faults import ApiError
-from copydesk.gateway.schemas import ErrorBody, ErrorDetail
 from msgspec import UNSET
 from starlette.responses import Response
+
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.schemas import ErrorBody, ErrorDetail
 
 CLIENT_GONE = 499
 """nginx's code for a client that closed before the answer; it is counted, but nobody is there to get it."""

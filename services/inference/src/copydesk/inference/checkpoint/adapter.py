@@ -11,9 +11,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from copydesk.inference.checkpoint.errors import AdapterError
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
+
+from copydesk.inference.checkpoint.errors import AdapterError
 
 _DTYPES: dict[str, Any] = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32}
 _PREFIX = "base_model.model."

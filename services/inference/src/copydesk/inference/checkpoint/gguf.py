@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from copydesk.inference.checkpoint.errors import UnsupportedGgufError
 from gguf import GGUFReader, dequantize
 from numpy.typing import NDArray
+
+from copydesk.inference.checkpoint.errors import UnsupportedGgufError
 
 _GLOBAL_NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",

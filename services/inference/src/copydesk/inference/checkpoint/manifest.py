@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
 from copydesk.inference.checkpoint.errors import CorruptCheckpointError
 
 MANIFEST = "copydesk-manifest.json"

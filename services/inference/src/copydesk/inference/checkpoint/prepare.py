@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
 from copydesk.inference.checkpoint import source
 from copydesk.inference.checkpoint.adapter import Adapter
 from copydesk.inference.checkpoint.errors import AdapterError
@@ -23,8 +26,6 @@ from copydesk.inference.checkpoint.gguf import GgufModel, LlamaShape, Vocabulary
 from copydesk.inference.checkpoint.store import ModelStore
 from copydesk.inference.checkpoint.tokenizer import build_tokenizer, tokenizer_config
 from copydesk.models import gec_en
-from numpy.typing import NDArray
-from safetensors.numpy import save
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and how much of the whole is done, 0 to 1."""

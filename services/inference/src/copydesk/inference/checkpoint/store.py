@@ -14,9 +14,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from copydesk.inference.checkpoint.errors import CacheFullError, CacheUnusableError, CorruptCheckpointError
 from copydesk.inference.checkpoint.manifest import check_contents, check_sizes, describe, write_manifest
-from platformdirs import user_cache_path
 
 CACHE_VARIABLE = "COPYDESK_CACHE_DIR"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

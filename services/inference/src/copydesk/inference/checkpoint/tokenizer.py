@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from copydesk.inference.checkpoint.gguf import Vocabulary
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from copydesk.inference.checkpoint.gguf import Vocabulary
 
 
 def build_tokenizer(vocabulary: Vocabulary) -> Tokenizer:

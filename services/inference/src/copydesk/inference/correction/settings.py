@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
 from copydesk.inference.correction.errors import ModelFileError
 
 FILE_NAME = "copydesk.json"

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
-from copydesk.inference.correction.errors import ChatTemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from copydesk.inference.correction.errors import ChatTemplateError
 
 _STAND_IN = "CopydeskSentenceStandIn"
 _PROBE = 'A <b> & "c" it\'s  1/2 é {{ x }}\u2019'

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from copydesk.inference.correction.errors import ModelFileError
 from copydesk.inference.correction.template import Surroundings
-from tokenizers import Tokenizer
 
 _FILE = "tokenizer.json"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
+
 from copydesk.common.errors import CopydeskError
 from copydesk.common.rpc.frames import Load, Priority
 

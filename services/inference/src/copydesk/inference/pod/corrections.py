@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import msgspec
+
 from copydesk.common.rpc import Fault, InboundCall, Response, Status
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.inference.correction import Corrector, EncodedSentence

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import msgspec
+
 from copydesk.common.rpc import InboundCall
 from copydesk.common.rpc.frames import Fault, Load, Status
 from copydesk.inference.engine import (

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc.frames import Load, Status
 from copydesk.common.telemetry import serve_metrics
 from copydesk.inference.pod.failure import CannotStartError
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.multiprocess import MultiProcessCollector
 
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import torch
+
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.errors import InvalidOptionError
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 import torch
+from safetensors import SafetensorError, safe_open
+
 from copydesk.inference.engine.native.errors import (
     MissingTensorError,
     TensorMismatchError,
     UnreadableModelError,
 )
-from safetensors import SafetensorError, safe_open
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"

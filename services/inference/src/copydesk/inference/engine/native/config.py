@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from copydesk.inference.engine.native.errors import UnreadableModelError, UnsupportedModelError
 from copydesk.inference.engine.native.rope import Rope, RopeKind
 

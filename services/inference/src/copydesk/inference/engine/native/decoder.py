@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
+
 from copydesk.inference.engine.native.cache import SlotCache
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.step import AttentionGroup, Step

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
 from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine.interface import GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native.config import ModelConfig, read_config

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+
 from copydesk.inference.engine.native.cache import SlotCache
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.decoder import Decoder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+
 from copydesk.inference.engine.native.cache import SlotCache
 from copydesk.inference.engine.native.layout import Group, Layout
 from copydesk.inference.engine.native.rope import RopeTable

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
 from copydesk.inference.engine.native.checkpoint import CheckpointReader
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.linear import (
