@@ -34,10 +34,10 @@ CLEAN = ["The weather is nice today.", "We visited our friends in London last we
 def real_fleet(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, default_model: Path
 ) -> Iterator[tuple[str, Fleet]]:
-    """Two pods with the default model, in each precision."""
+    """One pod with the default model on every core, in each precision: the largest batches."""
     dtype = str(request.param)
     directory = tmp_path_factory.mktemp("fleet")
-    with running_fleet(directory, "--model", str(default_model), "--dtype", dtype) as fleet:
+    with running_fleet(directory, "--model", str(default_model), "--dtype", dtype, "--pods", "1") as fleet:
         yield dtype, fleet
 
 
