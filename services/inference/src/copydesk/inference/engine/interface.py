@@ -1,7 +1,7 @@
 """What every engine offers: submit, cancel, step. Tokens go in and come out; text is somebody else's matter.
 
-An engine owns no thread and reads no clock: its owner calls `step` as long as it says that there is work, and
-passes the time in. Deadlines are on that same clock.
+An engine owns no thread and decides nothing by a clock of its own: its owner calls `step` as long as it says that
+there is work, and passes the time in. Deadlines are on that same clock.
 """
 
 from __future__ import annotations
