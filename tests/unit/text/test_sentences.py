@@ -6,10 +6,11 @@ import itertools
 
 import pytest
 import regex
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copydesk.text import Segment, segment
+from copydesk.text import Segment, segment, sentences
 from copydesk.text.whitespace import normalise
 from tests.unit.text.hard_texts import any_text
 
@@ -163,3 +164,29 @@ def test_adversarial_input_of_20_000_characters_is_covered(unit: str) -> None:
     text = (unit * 20_000)[:20_000]
     found = "".join(text[part.start : part.end] for part in segment(text))
     assert "".join(found.split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("unit", ['\u00bb\u3002A"\u2026 ', "\u6f22\u3002", "``a. ", "\u201c", "a" * 700 + ". "])
+def test_the_sentence_library_sees_a_bounded_stretch_at_once(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
+    shown: list[int] = []
+    original = sentencex.segment
+
+    def recorded(language: str, text: str) -> list[str]:
+        shown.append(len(text))
+        return list(original(language, text))
+
+    monkeypatch.setattr(sentencex, "segment", recorded)
+    length = 20_000
+    segment((unit * length)[:length])
+    assert max(shown) <= sentences.WINDOW_CHARACTERS
+    assert sum(shown) <= 2 * length + sentences.WINDOW_CHARACTERS
+
+
+@given(
+    st.lists(
+        st.sampled_from(["He go home.", "Is it, said Mr. Smith?", 'She say "Yes!"', "\u00c9t\u00e9 was hot."])
+    )
+)
+def test_a_long_paragraph_is_cut_like_a_short_one(found: list[str]) -> None:
+    padding = ["This sentence stands here to make the paragraph long."] * 40
+    assert texts(" ".join([*padding, *found, *padding])) == [*padding, *found, *padding]

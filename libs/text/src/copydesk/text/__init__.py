@@ -4,7 +4,7 @@ from copydesk.text.answers import AnswerCountError, SegmentMismatchError, correc
 from copydesk.text.diff import edits
 from copydesk.text.edit import Edit, EditError, EditOutOfRangeError, OverlappingEditsError, apply
 from copydesk.text.likeness import similarity
-from copydesk.text.sentences import Segment, segment
+from copydesk.text.sentences import Segment, segment, segments
 
 __all__ = [
     "AnswerCountError",
@@ -18,5 +18,6 @@ __all__ = [
     "correct_segments",
     "edits",
     "segment",
+    "segments",
     "similarity",
 ]

@@ -19,6 +19,10 @@ _ADDRESS = re.compile(
 )
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
+WINDOW_CHARACTERS = 1000
+"""How much of a block sentencex is shown at once: its time grows with the square of what it sees, and 20,000
+hostile characters take it a second. Sentences are shorter, so that this changes nothing for any other text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -42,9 +46,15 @@ def segment(text: str, *, max_characters: int = 500) -> list[Segment]:
     and within a block of lines the sentencex library decides. No cut falls inside a grapheme cluster. The time
     grows linearly with the text.
     """
+    return list(segments(text, max_characters=max_characters))
+
+
+def segments(text: str, *, max_characters: int = 500) -> Iterator[Segment]:
+    """Yield what `segment` returns, one by one: a step takes a few milliseconds at most, whatever the text."""
     if max_characters < 1:
         raise ValueError(f"max_characters is {max_characters}, expected at least 1")
-    return [found for block in blocks(text) for found in _segments(text, block, max_characters)]
+    for block in blocks(text):
+        yield from _segments(text, block, max_characters)
 
 
 def _segments(text: str, block: Block, limit: int) -> Iterator[Segment]:
@@ -65,18 +75,34 @@ def _segments(text: str, block: Block, limit: int) -> Iterator[Segment]:
 def _boundaries(text: str) -> Iterator[int]:
     """Yield where each sentence of a normalised block ends, the end of the block last.
 
+    A window that does not reach the end may cut its last sentence short, so that one is looked at again, in the
+    next window; and each window is at least half beyond the one before, whatever stands there.
+    """
+    shown = _SURROGATE.sub("\ufffd", text)
+    start = 0
+    while start + WINDOW_CHARACTERS < len(text):
+        last = start
+        for position in _ends(shown, start, start + WINDOW_CHARACTERS):
+            yield position
+            last = position
+        start = max(last, start + WINDOW_CHARACTERS // 2)
+    yield from _ends(shown, start, len(text))
+    yield len(text)
+
+
+def _ends(shown: str, start: int, end: int) -> Iterator[int]:
+    """Yield where each sentence of `[start, end)` but the last ends.
+
     sentencex reports pieces and offsets; neither is taken on trust. A piece counts only while the text goes on
     with it, and a boundary only between two grapheme clusters. It takes no lone surrogates.
     """
-    shown = _SURROGATE.sub("\ufffd", text)
-    position = 0
-    for piece in sentencex.segment("en", shown):
+    position = start
+    for piece in sentencex.segment("en", shown[start:end]):
         if not piece or not shown.startswith(piece, position):
             break
         position += len(piece)
-        if position < len(text) and is_cluster_boundary(text, position):
+        if position < end and is_cluster_boundary(shown, position):
             yield position
-    yield len(text)
 
 
 def _is_correctable(sentence: str, limit: int) -> bool:
