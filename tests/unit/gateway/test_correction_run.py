@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from copydesk.common.tasks import CorrectedSentence, Outcome
-from copydesk.gateway.correction import Correction, CorrectionRun
+from copydesk.gateway import correction
+from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction, CorrectionRun
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.service import Gateway
-from copydesk.text import apply
+from copydesk.text import Segment, apply, segments
 from tests.fixtures.fake_pod import refused
 from tests.unit.gateway.conftest import Desk, eventually
 
@@ -173,3 +175,40 @@ async def test_whatever_the_model_answers_the_edits_give_the_corrected_text(desk
         source = "".join(rng.choices(alphabet, k=rng.randrange(1, 60)))
         done = await Submitted(gateway, source).correction()
         assert apply(source, done.texts[0].edits) == done.texts[0].corrected
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
+    """The segments cut so far."""
+    found: list[Segment] = []
+
+    def recorded(text: str, *, max_characters: int) -> Iterator[Segment]:
+        for segment in segments(text, max_characters=max_characters):
+            found.append(segment)
+            yield segment
+
+    monkeypatch.setattr(correction, "segments", recorded)
+    return found
+
+
+async def test_a_text_of_many_lines_is_cut_in_turns_with_others(desk: Desk, cut: list[Segment]) -> None:
+    gateway = await desk.gateway(await desk.pod("a"))
+    lines = ["a"] * (2 * SEGMENTS_A_TURN) + ["1"] * SEGMENTS_A_TURN + ["They go out."]
+    submitted = Submitted(gateway, "\n".join(lines))
+    seen = [len(cut)]
+    while len(cut) < len(lines):
+        await asyncio.sleep(0)
+        seen.append(len(cut))
+    assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) <= SEGMENTS_A_TURN
+    done = await submitted.correction()
+    assert done.texts[0].corrected == "\n".join([*lines[:-1], "They goes out."])
+    assert done.sentences == 2 * SEGMENTS_A_TURN + 1
+
+
+async def test_what_was_given_up_is_not_cut_any_further(desk: Desk, cut: list[Segment]) -> None:
+    gateway = await desk.gateway(await desk.pod("a"))
+    submitted = Submitted(gateway, "a\n" * 3 * SEGMENTS_A_TURN)
+    submitted.run.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(cut) == SEGMENTS_A_TURN
