@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -253,3 +254,34 @@ async def test_an_old_client_is_served_and_closed(front: Front) -> None:
     await connection.send(post(len(GOOD), version="1.0"), GOOD)
     assert (await connection.answer()).status == 200
     assert await connection.closed()
+
+
+@pytest.mark.parametrize("part", [b"a" * 50_000, b"X-A: b\r\n" * 5_000, b"X-A: " + b"b" * 1_000 + b"\r\n"])
+async def test_headers_without_end_are_refused_and_not_kept(front: Front, part: bytes) -> None:
+    connection = await front.connect()
+    with contextlib.suppress(ConnectionError):
+        await connection.send("GET /healthz HTTP/1.1\r\nX-Start: ", *([part] * (8_000_000 // len(part))))
+        pytest.fail("eight megabytes of headers were taken")
+    assert (await front.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
+
+
+async def test_headers_that_are_too_large_have_their_code(front: Front) -> None:
+    connection = await front.connect()
+    await connection.send("GET /healthz HTTP/1.1\r\nX-A: ", b"a" * 65_536)
+    answer = await connection.answer()
+    assert (answer.status, answer.code, answer.headers["connection"]) == (431, "head_too_large", "close")
+    assert await connection.closed()
+
+
+async def test_trailers_without_end_close_the_connection(front: Front) -> None:
+    connection = await front.connect()
+    with contextlib.suppress(ConnectionError):
+        await connection.send(post(None, "Transfer-Encoding: chunked"), b"0\r\n", *[b"X-A: b\r\n" * 5_000] * 200)
+        pytest.fail("eight megabytes of trailers were taken")
+
+
+async def test_a_trailer_is_no_header(front: Front) -> None:
+    trailed = chunked(GOOD, 5).removesuffix(b"\r\n") + b"X-Request-Id: from-a-trailer\r\n\r\n"
+    answer = await front.ask(post(None, "Transfer-Encoding: chunked"), trailed)
+    assert answer.status == 200
+    assert answer.headers["x-request-id"] != "from-a-trailer"

@@ -57,6 +57,16 @@ def body_timeout(seconds: float) -> ApiError:
     return ApiError(408, "body_timeout", f"The body did not arrive within {seconds:g} seconds.")
 
 
+def head_too_large(limit: int) -> ApiError:
+    """A request line and headers, or trailers, without end."""
+    return ApiError(431, "head_too_large", f"The headers are larger than {limit} bytes.", limit=limit)
+
+
+def head_timeout(seconds: float) -> ApiError:
+    """Headers that did not arrive in time."""
+    return ApiError(408, "head_timeout", f"The headers did not arrive within {seconds:g} seconds.")
+
+
 def unsupported_media_type(found: str | None) -> ApiError:
     """A body that does not claim to be JSON."""
     said = f"not {found!r}" if found else "but none was given"

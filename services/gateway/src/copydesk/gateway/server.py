@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from copydesk.common.errors import CopydeskError
+from copydesk.gateway.http.protocol import BoundedProtocol
 from copydesk.gateway.lifecycle import Lifecycle
 
 BACKLOG = 2048
@@ -50,7 +51,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, lifecycle: Lifecycle, *, grace: float, timeout: float) -> None:
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=BoundedProtocol,
             ws="none",
             loop="none",
             lifespan="off",

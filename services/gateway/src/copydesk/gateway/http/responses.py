@@ -29,9 +29,20 @@ def error_response(error: ApiError, request_id: str) -> Response:
     message = error.message
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         message = f"{message} The request id is {request_id}."
+    return json_response(ErrorBody(_detail(error, message)), error.status, _headers(error))
+
+
+def error_bytes(error: ApiError) -> bytes:
+    """Return the whole answer to what is no request yet, for its connection to be closed after it."""
+    body = _encode(ErrorBody(_detail(error, error.message)))
+    phrase = HTTPStatus(error.status).phrase
+    head = f"HTTP/1.1 {error.status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    return head.encode() + b"connection: close\r\n\r\n" + body
+
+
+def _detail(error: ApiError, message: str) -> ErrorDetail:
     limit = UNSET if error.limit is None else error.limit
-    detail = ErrorDetail(message, error.type, error.param, error.code, limit)
-    return json_response(ErrorBody(detail), error.status, _headers(error))
+    return ErrorDetail(message, error.type, error.param, error.code, limit)
 
 
 def _headers(error: ApiError) -> dict[str, str]:
