@@ -16,6 +16,7 @@ from copydesk.common.rpc import (
     Status,
     UnixAddress,
 )
+from copydesk.common.rpc.codec import encode_frame
 from copydesk.inference.pod.engine_link import EngineLink
 
 NEVER = 3600.0
@@ -125,3 +126,24 @@ async def test_what_the_engine_refuses_is_passed_on_as_it_is(tmp_path: Path) -> 
         engine.calls[0].fail(Status.OVERLOADED, Fault("queue_full", "full", 120))
         await until(lambda: len(replies) == 1)
         assert (replies[0].status, replies[0].fault) == (Status.OVERLOADED, Fault("queue_full", "full", 120))
+
+
+async def test_a_frozen_engine_is_given_up_with_what_it_was_asked(tmp_path: Path) -> None:
+    async def greet_and_freeze(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(encode_frame(Hello(PROTOCOL_VERSION, "engine", digest="abc", capacity=8)))
+        await reader.read(-1)
+        writer.close()
+
+    path = str(tmp_path / "engine.sock")
+    server = await asyncio.start_unix_server(greet_and_freeze, path)
+    link = EngineLink(path, name="worker-0", token="", refresh=NEVER, patience=0.2)
+    running = asyncio.create_task(link.run())
+    replies: list[Response] = []
+    await until(lambda: link.state is EndpointState.READY)
+    assert send(link, replies) is not None
+    await until(lambda: len(replies) == 1)
+    assert replies[0].fault is not None
+    assert (replies[0].status, replies[0].fault.code) == (Status.UNAVAILABLE, "engine_unavailable")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    server.close()

@@ -23,14 +23,17 @@ class EngineLink:
     """Requests to the engine, and what is known of it.
 
     The load is what the engine last said, on an answer or a ping, plus what this worker has sent it since;
-    `refresh` is the time between pings in seconds, which tell of what other workers do.
+    `refresh` is the time between pings in seconds, which tell of what other workers do. An engine that leaves one
+    unanswered for `patience` seconds counts as lost, and so does what it was asked: the supervisor would restart
+    it by then, but may be frozen itself, and a deadline is a long time to wait for another pod's answer.
     """
 
-    def __init__(self, path: str, *, name: str, token: str, refresh: float) -> None:
+    def __init__(self, path: str, *, name: str, token: str, refresh: float, patience: float = 5.0) -> None:
         self._address = UnixAddress(path)
         self._name = name
         self._token = token
         self._refresh = refresh
+        self._patience = patience
         self._channel: Channel | None = None
         self._sent = 0
         self._accounted = 0
@@ -103,9 +106,12 @@ class EngineLink:
     async def _stay_informed(self, channel: Channel, gone: asyncio.Event) -> None:
         while not gone.is_set():
             sent = self._sent
-            with contextlib.suppress(RpcError):
-                await channel.ping()
-                self._accounted = max(self._accounted, sent)
+            try:
+                await channel.ping(self._patience)
+            except RpcError as error:
+                _log.warning("engine_silent", error=str(error))
+                return
+            self._accounted = max(self._accounted, sent)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._refresh):
                     await gone.wait()

@@ -29,7 +29,11 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
     """
     token = settings.rpc_token.get_secret_value()
     link = EngineLink(
-        str(runtime / "engine.sock"), name=name, token=token, refresh=settings.report_interval_ms / 1000
+        str(runtime / "engine.sock"),
+        name=name,
+        token=token,
+        refresh=settings.report_interval_ms / 1000,
+        patience=settings.answer_timeout_ms / 1000,
     )
     corrections = Corrections(_corrector(settings), link, WorkerMetrics())
     # A gateway is greeted once, mostly while the engine still loads: the greeting must name the weights by then.
