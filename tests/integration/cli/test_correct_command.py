@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -97,16 +100,24 @@ def corrected(text: str) -> dict[str, object]:
     return {"corrected": text.replace(" go ", " goes "), "edits": edits, "skipped": [], "model": "gec-en"}
 
 
-@pytest.fixture
-def api() -> Iterator[Api]:
-    server = Api(("127.0.0.1", 0), Handler)
+@contextmanager
+def serving(handler: type[Handler]) -> Iterator[Api]:
+    server = Api(("127.0.0.1", 0), handler)
     server.texts = []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with serving(Handler) as server:
+        yield server
 
 
 def copydesk(*arguments: str | bytes, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
@@ -199,6 +210,38 @@ def test_without_a_fleet_one_line_says_how_to_start_one(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"copydesk up" in done.stderr
     assert done.stderr.count(b"\n") == 1
+
+
+def test_an_interruption_does_not_wait_for_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        argv = [sys.executable, "-m", "copydesk.cli", "correct", "--url", url]
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"She go home.\n" * 200)
+            process.stdin.close()
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGINT)
+                # Far less than the command waits for an answer.
+                assert process.wait(30) == 130
+
+
+def test_what_is_no_gateway_is_told_as_that() -> None:
+    class Foreign(Handler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            self.send_error(501)
+
+    with serving(Foreign) as server:
+        for command in (("correct", "She go home."), ("status",)):
+            done = copydesk(*command, "--url", server.url, COLUMNS="300")
+            assert done.returncode == 1
+            assert b"no Copydesk gateway" in done.stdout + done.stderr
 
 
 def test_the_url_may_come_from_the_environment(api: Api) -> None:

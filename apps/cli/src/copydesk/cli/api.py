@@ -20,6 +20,8 @@ TIMEOUT_S = 90.0
 _T = TypeVar("_T")
 KEY_VARIABLE = "COPYDESK_API_KEY"
 BUSY = frozenset({429, 503})
+FOREIGN = "no_copydesk_answer"
+"""Our own code for an error that was not written by a gateway."""
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -86,6 +88,8 @@ class ApiError(CopydeskError):
     @property
     def exit_code(self) -> int:
         """2 when the request is at fault, 1 when the fleet is."""
+        if self.code == FOREIGN:
+            return 1
         return 2 if 400 <= self.status < 500 and self.status != 429 else 1
 
 
@@ -104,6 +108,8 @@ def advice(error: ApiError | FleetUnreachableError) -> str:
     """Say in a few words what a person can do about an error."""
     if isinstance(error, FleetUnreachableError):
         return "start one with `copydesk up`, or name another with --url"
+    if error.code == FOREIGN:
+        return "what answers there is no Copydesk gateway, or a proxy before one that does not reach it"
     if error.status == 401:
         return f"set {KEY_VARIABLE} to a key of this fleet"
     if error.status == 429:
@@ -203,7 +209,7 @@ def _decode(response: httpx.Response, type_: type[_T]) -> _T:
 
 
 def _error(response: httpx.Response) -> ApiError:
-    code, message = f"http_{response.status_code}", response.reason_phrase
+    code, message = FOREIGN, f"{response.url.path} gave status {response.status_code} {response.reason_phrase}"
     try:
         fault = msgspec.json.decode(response.content, type=dict[str, Any]).get("error", {})
         code, message = str(fault.get("code", code)), str(fault.get("message", message))

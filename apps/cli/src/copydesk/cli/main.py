@@ -127,11 +127,15 @@ def up(
 @app.command()
 def status(
     url: Url = None,
-    state_dir: StateDir = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The fleet that was started with this --state-dir.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="As one JSON object (with --watch: one a line).")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
 ) -> None:
     """Show the processes and pods of a fleet.
+
+    Exit code 1 means that its gateway does not answer.
 
     [bold]Examples[/]
 
@@ -139,7 +143,7 @@ def status(
 
       copydesk status --watch
 
-      copydesk status --json | jq '.pods | .id, .state'
+      copydesk status --json | jq '.pods[] | .id, .state'
     """
     from copydesk.cli.commands.status import status as show_status
 

@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 
-PART_CHARS = 4_000
+PART_CHARS = 2_000
 """Far below the API's limit on a text, so that several parts can be corrected side by side and progress shows."""
 
 # The best places first: after an empty line, after a line, after the end of a sentence, between words.

@@ -12,20 +12,23 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from copydesk.cli import terminal
 from copydesk.cli.api import BUSY, Api, ApiError, Correction, FleetUnreachableError, Timed, advice
 from copydesk.cli.commands.status import find_fleet
+from copydesk.cli.crew import Crew
 from copydesk.cli.edits import marked, spans
 from copydesk.cli.parts import PART_CHARS, InvalidInputError, decode, split
 
-SIDE_BY_SIDE = 4
+SIDE_BY_SIDE = 3
+"""Enough sentences to fill the pods of a machine; with more, a long text would only make everybody else wait."""
 BLOCK_BYTES = 64 * 1024
 BUSY_TRIES = 8
 """How often a busy fleet is asked again: after 1, 2, 4 ... seconds, or after what it says, at most 15."""
@@ -66,20 +69,22 @@ def correct(texts: list[str], *, url: str | None, as_json: bool, diff: bool) -> 
 def _correct_texts(api: Api, texts: list[str], show: Show) -> None:
     for text in texts:
         _check_encodable(text)
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for text, answer in zip(texts, pool.map(lambda text: ask(api, text), texts), strict=True):
+    with Crew(SIDE_BY_SIDE) as pool:
+        for text, answer in zip(texts, pool.map(lambda text: ask(api, text, say=_say_busy), texts), strict=True):
             _write(show(Part(0, text, answer)))
 
 
 def _correct_stdin(api: Api, show: Show) -> None:
+    if sys.stdin.isatty():
+        terminal.stderr().print("[dim]reading your text from here; end it with Ctrl-D on an empty line[/]")
     blocks = iter(lambda: os.read(sys.stdin.fileno(), BLOCK_BYTES), b"")
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool, _progress(_input_size()) as advance:
+    with Crew(SIDE_BY_SIDE) as pool, _progress(_input_size()) as advance:
         for part in in_order(pool, split(decode(blocks), PART_CHARS), lambda text: ask(api, text)):
             _write(show(part))
             advance(len(part.text.encode()))
 
 
-def in_order(pool: ThreadPoolExecutor, parts: Iterable[str], work: Callable[[str], Timed]) -> Iterator[Part]:
+def in_order(pool: Executor, parts: Iterable[str], work: Callable[[str], Timed]) -> Iterator[Part]:
     """Work on a few parts at once, and yield them in the order in which they came."""
     waiting: deque[tuple[int, str, Future[Timed]]] = deque()
     offset = 0
@@ -96,8 +101,13 @@ def in_order(pool: ThreadPoolExecutor, parts: Iterable[str], work: Callable[[str
             future.cancel()
 
 
-def ask(api: Api, text: str, sleep: Callable[[float], None] = time.sleep) -> Timed:
-    """Correct one part; white space alone is nothing to correct. Asks again while the fleet is busy."""
+def ask(
+    api: Api,
+    text: str,
+    sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[ApiError], None] = lambda _: None,
+) -> Timed:
+    """Correct one part; white space alone is nothing to correct. A busy fleet is asked again, and `say` told."""
     if not text.strip():
         return Timed(Correction(text, ()), 0.0)
     for attempt in range(BUSY_TRIES):
@@ -106,8 +116,16 @@ def ask(api: Api, text: str, sleep: Callable[[float], None] = time.sleep) -> Tim
         except ApiError as error:
             if error.status not in BUSY:
                 raise
+            if attempt == 0:
+                say(error)
             sleep(min(15.0, error.retry_after or 2.0**attempt))
     return api.correct(text)
+
+
+def _say_busy(error: ApiError) -> None:
+    """Tell a person at a terminal why nothing comes; where text streams or a bar moves, that tells enough."""
+    if sys.stderr.isatty():
+        terminal.stderr().print(f"[dim]{escape(str(error))}; trying again[/]", soft_wrap=True)
 
 
 def _finished(entry: tuple[int, str, Future[Timed]]) -> Part:
@@ -161,6 +179,8 @@ def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
     if short or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None
         return
-    with Progress(BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=terminal.stderr()) as bar:
-        task = bar.add_task("correcting", total=total)
+    elapsed, remaining = TimeElapsedColumn(), TimeRemainingColumn()
+    columns = (TextColumn("correcting"), BarColumn(), DownloadColumn(), elapsed, TextColumn("left"), remaining)
+    with Progress(*columns, console=terminal.stderr()) as bar:
+        task = bar.add_task("", total=total)
         yield lambda size: bar.update(task, advance=size)
