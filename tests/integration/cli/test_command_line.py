@@ -94,6 +94,15 @@ def test_up_with_a_directory_that_is_no_model_says_what_is_missing(tmp_path: Pat
     assert "has no config.json" in done.stderr
 
 
+def test_up_with_a_state_directory_that_cannot_be_says_so_in_one_line(tmp_path: Path, a_model: Path) -> None:
+    (tmp_path / "file").touch()
+    done = copydesk("up", "--model", str(a_model), "--port", a_port(), "--state-dir", str(tmp_path / "file"))
+    assert done.returncode == 2
+    assert "file cannot hold the state of a fleet: File exists" in done.stderr
+    assert "--state-dir" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_second_up_says_that_one_is_running(tmp_path: Path, a_model: Path) -> None:
     with StateLock(tmp_path / "state"):
         done = copydesk("up", "--model", str(a_model), "--port", a_port(), "--state-dir", str(tmp_path / "state"))

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.report import ConsoleReport, JsonReport, seconds
+from copydesk.cli.fleet.report import ConsoleReport, JsonReport, seconds, telling
 from copydesk.cli.terminal import LastingConsole
 
 EXITED = events.ChildExited(
@@ -58,6 +58,17 @@ def test_a_failure_shows_the_log_as_it_is() -> None:
     ConsoleReport(LastingConsole(file=stream))(FAILED)
     assert "[bold]not markup" in stream.getvalue()
     assert "last" in stream.getvalue()
+
+
+def test_of_a_failures_log_the_routine_goes_unless_nothing_else_is_there() -> None:
+    routine = '{"timestamp": "t", "level": "info", "event": "pod_listening"}'
+    warning = '{"level": "warning", "event": "slow"}'
+    assert telling((routine, warning, "copydesk inference: no chat template")) == (
+        warning,
+        "copydesk inference: no chat template",
+    )
+    assert telling((routine,)) == (routine,)
+    assert telling(("[1]", "{}", '{"level": 3}')) == ("[1]", "{}", '{"level": 3}')
 
 
 @pytest.mark.parametrize("make", [JsonReport, lambda stream: ConsoleReport(LastingConsole(file=stream))])

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from copydesk.cli.fleet import state
-from copydesk.cli.fleet.state import FleetRunningError, FleetState, ProcessState, StateLock
+from copydesk.cli.fleet.state import FleetRunningError, FleetState, ProcessState, StateDirError, StateLock
 
 
 def a_fleet(directory: Path, *, pid: int | None = None, url: str = "http://127.0.0.1:8080") -> FleetState:
@@ -56,6 +56,14 @@ def test_a_second_fleet_on_a_directory_is_told_of_the_first(tmp_path: Path) -> N
         state.write_state(a_fleet(tmp_path / "new"))
         with pytest.raises(FleetRunningError, match=rf"pid {os.getpid()}, http://127\.0\.0\.1:8080"):
             StateLock(tmp_path / "new").__enter__()
+
+
+def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for directory in (file, file / "below"):
+        with pytest.raises(StateDirError, match=rf"{directory} cannot hold .*: (File exists|Not a directory)"):
+            StateLock(directory).__enter__()
 
 
 def test_the_directory_is_free_and_its_state_forgotten_after_the_end(tmp_path: Path) -> None:

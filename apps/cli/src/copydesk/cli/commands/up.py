@@ -23,7 +23,7 @@ from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, FleetOptions, model_nam
 from copydesk.cli.fleet.ports import free_port, is_free, port_holder
 from copydesk.cli.fleet.report import ConsoleReport, JsonReport, Report
 from copydesk.cli.fleet.session import Outcome, run_fleet
-from copydesk.cli.fleet.state import FleetRunningError, StateLock, default_state_dir
+from copydesk.cli.fleet.state import FleetRunningError, StateDirError, StateLock, default_state_dir
 from copydesk.common.errors import CopydeskError
 
 KEYS_FILE_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_FILE"
@@ -57,9 +57,7 @@ class UpRequest:
 
 def up(request: UpRequest) -> int:
     """Run a fleet until a signal comes; returns the exit code."""
-    report: Report = (
-        JsonReport(sys.stdout) if request.as_json else ConsoleReport(terminal.LastingConsole(highlight=False))
-    )
+    report = _report(as_json=request.as_json)
     state_dir = (request.state_dir or default_state_dir(request.port)).absolute()
     try:
         with StateLock(state_dir):
@@ -67,6 +65,9 @@ def up(request: UpRequest) -> int:
             outcome = asyncio.run(run_fleet(options, report, _showing(request, report)))
     except FleetRunningError as error:
         terminal.say_error(str(error), "use that one, or give another --port (and --state-dir)")
+        return 2
+    except StateDirError as error:
+        terminal.say_error(str(error), "choose a directory of your own with --state-dir")
         return 2
     except (CannotStartError, PreparationError) as error:
         terminal.say_error(str(error), error.hint)
@@ -134,7 +135,8 @@ def check_port(port: int) -> None:
     holder = port_holder(port)
     other = port + 1 if port < 65_535 else port - 1
     raise CannotStartError(
-        f"port {port} is in use by {holder}", f"stop it, or choose another port: --port {other}"
+        f"port {port} is in use by {holder}",
+        f"stop it, or choose another port: --port {other} (make: PORT={other})",
     )
 
 

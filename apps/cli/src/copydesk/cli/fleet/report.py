@@ -15,6 +15,12 @@ from copydesk.cli.terminal import LastingConsole
 Report = Callable[[events.Event], None]
 
 
+class _LogLine(msgspec.Struct, frozen=True):
+    """The part of a structured log line that says how serious it is."""
+
+    level: str
+
+
 class JsonReport:
     """Writes each event as one JSON line, at once."""
 
@@ -65,7 +71,7 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
         case events.Ready():
             return f"[bold green]Ready[/] on {event.url} [dim]after {event.after_s:.1f} s[/]"
         case events.Failed():
-            lines = "\n".join(f"    [dim]{escape(line)}[/]" for line in event.log_tail)
+            lines = "\n".join(f"    [dim]{escape(line)}[/]" for line in telling(event.log_tail))
             head = f"[bold red]{event.name} {escape(event.reason)}[/]"
             return f"{head}\n{lines}\n  the whole log: {escape(event.log)}" if lines else head
         case events.Stopping():
@@ -79,6 +85,18 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
             return f"\n  {escape(event.text)}\n  [green]{escape(event.corrected)}[/]  {latency}"
         case _:
             return escape(str(event))
+
+
+def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Choose what explains a failure: routine events of a log go, unless there is nothing else."""
+    return tuple(line for line in lines if not _is_routine(line)) or lines
+
+
+def _is_routine(line: str) -> bool:
+    try:
+        return msgspec.json.decode(line, type=_LogLine).level in ("debug", "info")
+    except msgspec.DecodeError:
+        return False
 
 
 def _count(number: int, noun: str) -> str:

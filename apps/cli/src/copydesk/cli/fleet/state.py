@@ -51,6 +51,15 @@ class FleetRunningError(CopydeskError):
         super().__init__(f"a fleet is running on {state_dir} already ({who})")
 
 
+class StateDirError(CopydeskError):
+    """The state directory cannot be made or written to."""
+
+    def __init__(self, state_dir: Path, reason: str) -> None:
+        self.state_dir = state_dir
+        self.reason = reason
+        super().__init__(f"{state_dir} cannot hold the state of a fleet: {reason}")
+
+
 class StateLock:
     """Exclusive use of a state directory; the kernel lets go of it with the process, however that ends."""
 
@@ -59,9 +68,12 @@ class StateLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> StateLock:
-        """Take the directory, or raise `FleetRunningError`."""
-        self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Take the directory, or raise `FleetRunningError` or `StateDirError`."""
+        try:
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self.state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateDirError(self.state_dir, error.strerror or str(error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
