@@ -34,6 +34,13 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in captured.err.splitlines()]
 
 
+def test_a_line_begins_with_when_how_serious_where_and_what(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("eds")
+    get_logger("copydesk.eds").info("snapshot_published", generation=3)
+    (line,) = lines(capsys)
+    assert list(line) == ["timestamp", "level", "service", "event", "generation", "logger"]
+
+
 def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("eds")
     get_logger("copydesk.eds").info("snapshot_published", generation=3, text="two\nlines")

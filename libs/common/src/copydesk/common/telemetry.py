@@ -20,6 +20,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+_LEADING = ("timestamp", "level", "service", "event")
 
 
 def configure_logging(service: str, *, level: str = "info", json: bool | None = None) -> None:
@@ -71,8 +72,14 @@ def _shared_processors(service: str) -> list[Processor]:
 def _rendering(as_json: bool) -> list[Processor]:
     strip = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if as_json:
-        return [strip, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+        render = structlog.processors.JSONRenderer(default=str)
+        return [strip, structlog.processors.format_exc_info, _lead_with_what_happened, render]
     return [strip, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+
+
+def _lead_with_what_happened(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Put first what a person looks for in a log: when, how serious, where, what."""
+    return {key: event[key] for key in _LEADING if key in event} | dict(event)
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -90,7 +90,7 @@ class Fleet:
             else:
                 self.pods[endpoint.id] = Pod(endpoint, self._dialling, self._on_change)
         self._refresh()
-        _log.info("membership", pods=len(self.pods), eligible=len(self.eligible))
+        self._log_membership()
 
     def _retire(self, pod: Pod, timeout: float) -> None:
         del self.pods[pod.id]
@@ -100,7 +100,13 @@ class Fleet:
         task.add_done_callback(self._retiring.discard)
 
     def _on_change(self, _pod: Pod) -> None:
+        before = len(self.eligible)
         self._refresh()
+        if len(self.eligible) != before:
+            self._log_membership()
+
+    def _log_membership(self) -> None:
+        _log.info("membership", pods=len(self.pods), eligible=len(self.eligible))
 
     def _refresh(self) -> None:
         before = len(self.eligible)
