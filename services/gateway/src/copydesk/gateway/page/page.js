@@ -2,6 +2,7 @@
 // Corrects the text box as its writer pauses. Whatever a person or the model wrote is put in as text, never as HTML.
 
 const PAUSE_MS = 450;
+const PATIENCE_MS = 700;
 const at = (id) => document.getElementById(id);
 const [text, result, status, problem] = ["text", "result", "status", "problem"].map(at);
 let timer = 0;
@@ -42,6 +43,12 @@ function settle(answer) {
   for (const id of ["take", "copy"]) at(id).disabled = answer === null;
 }
 
+// What stands under "Corrected" is of an older text now: to take it would throw away what was written since.
+function age() {
+  settle(null);
+  result.classList.add("stale");
+}
+
 async function ask(source, signal) {
   const headers = { "Content-Type": "application/json" };
   if (at("key").value) headers.Authorization = `Bearer ${at("key").value}`;
@@ -67,11 +74,12 @@ async function correct() {
   }
   const mine = underway = new AbortController();
   const begun = performance.now();
-  result.classList.add("stale");
+  age();
+  const waiting = setTimeout(() => { status.textContent = "Correcting\u2026"; }, PATIENCE_MS);
   try {
     const answer = await ask(source, mine.signal);
     show(source, answer.edits);
-    settle(answer.corrected);
+    if (text.value === source) settle(answer.corrected);
     complain("");
     const count = answer.edits.length;
     const edits = count === 0 ? "Nothing to correct" : count === 1 ? "1 edit" : `${count} edits`;
@@ -82,13 +90,14 @@ async function correct() {
   } catch (error) {
     if (mine.signal.aborted) return;
     complain(error instanceof TypeError ? "The server cannot be reached. Your text is still here." : error.message);
-    result.classList.remove("stale");
+  } finally {
+    clearTimeout(waiting);
   }
 }
 
 text.addEventListener("input", () => {
   clearTimeout(timer);
-  result.classList.add("stale");
+  age();
   timer = setTimeout(correct, PAUSE_MS);
 });
 text.addEventListener("keydown", (event) => {
@@ -103,8 +112,10 @@ at("access").addEventListener("submit", (event) => {
   correct();
 });
 at("take").addEventListener("click", () => {
-  text.value = corrected;
   text.focus();
+  text.select();
+  // Unlike setting the value, this can be undone with Ctrl+Z; it is deprecated, but nothing replaces it.
+  if (!document.execCommand("insertText", false, corrected)) text.value = corrected;
   correct();
 });
 at("copy").addEventListener("click", async () => {

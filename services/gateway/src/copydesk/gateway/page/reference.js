@@ -8,6 +8,11 @@ function element(tag, content, ...children) {
   return made;
 }
 
+// Between backticks stands code, as in Markdown.
+function prose(tag, string) {
+  return element(tag, "", ...string.split("`").map((part, index) => (index % 2 ? element("code", part) : part)));
+}
+
 function resolved(schema, components) {
   if (Array.isArray(schema)) return schema.map((part) => resolved(part, components));
   if (schema === null || typeof schema !== "object") return schema;
@@ -22,16 +27,16 @@ function bodies(content, components) {
 
 function operation(path, method, it, components) {
   const article = element("article", "", element("h2", `${method.toUpperCase()} ${path}: ${it.summary}`));
-  if (it.description) article.append(element("p", it.description));
+  if (it.description) article.append(prose("p", it.description));
   for (const parameter of it.parameters ?? []) {
-    article.append(element("p", `${parameter.in} ${parameter.name}: ${parameter.description}`));
+    article.append(prose("p", `${parameter.in} ${parameter.name}: ${parameter.description}`));
   }
   if (it.requestBody) {
     article.append(element("details", "", element("summary", "Request body"),
       ...bodies(it.requestBody.content, components)));
   }
   for (const [status, response] of Object.entries(it.responses)) {
-    article.append(element("details", "", element("summary", `${status}: ${response.description}`),
+    article.append(element("details", "", prose("summary", `${status}: ${response.description}`),
       ...bodies(response.content, components)));
   }
   return article;
