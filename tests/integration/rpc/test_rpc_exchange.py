@@ -414,3 +414,23 @@ async def test_nobody_there_is_a_typed_error(connect: Open, tmp_path: Path) -> N
             await connect(address)
         assert caught.value.address == address
         assert caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        TcpAddress("a" * 70_000, 80),
+        TcpAddress("\u00e9" * 100, 80),
+        TcpAddress("no such host", 80),
+        TcpAddress("127.0.0.1\r\n", 80),
+        TcpAddress("\0", 80),
+        TcpAddress("127.0.0.1", 99_999),
+        TcpAddress("127.0.0.1", -1),
+        TcpAddress("127.0.0.1", 2**40),
+        UnixAddress("a\0b"),
+        UnixAddress("/" + "a" * 200),
+    ],
+)
+async def test_what_is_no_address_cannot_be_reached(address: Address, connect: Open) -> None:
+    with pytest.raises(RpcConnectError):
+        await connect(address)

@@ -141,7 +141,11 @@ class Channel:
                 await loop.create_connection(self._protocol, address.host, address.port, ssl=tls)
         except TimeoutError:
             raise
-        except OSError as error:
+        except (
+            OSError,
+            ValueError,
+            OverflowError,
+        ) as error:  # the latter two: no address at all, says the resolver
             raise RpcConnectError(address, str(error) or type(error).__name__) from error
 
     def _protocol(self) -> FrameConnection:
