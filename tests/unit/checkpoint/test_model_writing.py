@@ -104,3 +104,16 @@ def test_a_base_model_with_other_content_is_not_used(
     with pytest.raises(FileDigestError):
         prepare.prepare_default_model()
     assert not prepare.default_model_directory().exists()
+
+
+def test_a_full_disk_is_an_os_error_whichever_file_meets_it(
+    tmp_path: Path, gguf_path: Path, adapter_folder: Path
+) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).symlink_to("/dev/full")
+        with pytest.raises(OSError, match="No space left"):
+            prepare.write_model(
+                folder, GgufModel(gguf_path), Adapter(adapter_folder), adapter_folder, lambda *_: None
+            )

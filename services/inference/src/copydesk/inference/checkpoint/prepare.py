@@ -76,7 +76,8 @@ def write_model(
     Without an adapter the weights are the base's own, to train on.
     """
     vocabulary = base.read_vocabulary()
-    build_tokenizer(vocabulary).save(str(folder / "tokenizer.json"))
+    # Not with its own `save`: that raises no OSError, so that a full disk would look like a defect.
+    (folder / "tokenizer.json").write_text(build_tokenizer(vocabulary).to_str(pretty=True), encoding="utf-8")
     _write_json(folder / "tokenizer_config.json", tokenizer_config(vocabulary, base.shape.context))
     _write_json(folder / "config.json", _config(base.shape, vocabulary))
     _write_json(folder / "generation_config.json", _generation_config(vocabulary))
