@@ -229,3 +229,16 @@ def test_default_limits_are_those_of_the_default_model() -> None:
 def test_an_encoded_sentence_keeps_its_text_whatever_the_outcome() -> None:
     sentence = EncodedSentence(SOURCE, [1, 2], [3], 12, [2], fits=True)
     assert sentence.keep(Outcome.TRUNCATED, 5) == CorrectedSentence(SOURCE, Outcome.TRUNCATED, 2, 5)
+
+
+def test_a_text_far_beyond_the_context_is_not_tokenised(
+    corrector: Corrector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_sentence: str) -> list[int]:
+        raise AssertionError("tokenised")
+
+    monkeypatch.setattr(corrector.tokens, "source", never)
+    text = "She go. " * 500_000
+    sentence = corrector.encode(text)
+    assert not sentence.fits
+    assert corrector.refuse(sentence) == CorrectedSentence(text, Outcome.TOO_LONG, 0, 0)

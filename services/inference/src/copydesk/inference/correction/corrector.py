@@ -17,6 +17,11 @@ from copydesk.text import similarity
 _REPLACEMENT = "\ufffd"
 """What bytes that are no UTF-8 decode to."""
 
+_CHARACTERS_A_TOKEN = 16
+_MOST_CHARACTERS = 65_536
+"""Text beyond either fits no model, and is not tokenised to find out: four megabytes of it would take seconds, for
+which everybody else would have to wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedSentence:
@@ -54,6 +59,7 @@ class Corrector:
         self.settings = settings
         self.stop_ids = stop_ids
         self.context = context
+        self._most_characters = min(_CHARACTERS_A_TOKEN * context, _MOST_CHARACTERS)
 
     @classmethod
     def load(cls, directory: Path, *, context: int | None = None) -> Corrector:
@@ -70,7 +76,9 @@ class Corrector:
         return cls(tokens, settings, _stop_ids(files, settings, tokens), limit)
 
     def encode(self, text: str) -> EncodedSentence:
-        """Tokenise a sentence: one line, stripped, not empty."""
+        """Tokenise a sentence: one line, stripped, not empty. One of a length that cannot fit gets no tokens."""
+        if len(text) > self._most_characters:
+            return EncodedSentence(text, [], [], 0, list(self.stop_ids), fits=False)
         source = self.tokens.source(text)
         prompt = self.tokens.join(source) if self.tokens.is_seamless else self.tokens.prompt(text)
         max_tokens = self.settings.max_tokens(len(source))
