@@ -5,6 +5,7 @@ from copydesk.text.diff import edits
 from copydesk.text.edit import Edit, EditError, EditOutOfRangeError, OverlappingEditsError, apply
 from copydesk.text.likeness import similarity
 from copydesk.text.sentences import Segment, segment, segments
+from copydesk.text.symbols import keep_emoji
 
 __all__ = [
     "AnswerCountError",
@@ -17,6 +18,7 @@ __all__ = [
     "apply",
     "correct_segments",
     "edits",
+    "keep_emoji",
     "segment",
     "segments",
     "similarity",

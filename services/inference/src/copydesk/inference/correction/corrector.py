@@ -12,7 +12,7 @@ from copydesk.inference.correction.settings import FILE_NAME, CorrectionSettings
 from copydesk.inference.correction.template import surroundings
 from copydesk.inference.correction.tokens import PromptTokens
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens
-from copydesk.text import similarity
+from copydesk.text import keep_emoji, similarity
 
 _REPLACEMENT = "\ufffd"
 """What bytes that are no UTF-8 decode to."""
@@ -93,13 +93,14 @@ class Corrector:
         """The corrected sentence, or the sentence as it was when the answer is not to be believed.
 
         An answer that was ended by anything but a stop token lacks its end. An empty one says that there is
-        nothing to correct.
+        nothing to correct. Emoji that it lacks are put back.
         """
         if answer.finish is not Finish.STOP:
             return sentence.keep(Outcome.TRUNCATED, answer.completion_tokens)
         text = one_line(self.tokens.text(answer.tokens)) or sentence.text
         if not self._believable(sentence.text, text):
             return sentence.keep(Outcome.DISSIMILAR, answer.completion_tokens)
+        text = keep_emoji(sentence.text, text)
         return CorrectedSentence(text, Outcome.CORRECTED, len(sentence.prompt), answer.completion_tokens)
 
     def _believable(self, source: str, target: str) -> bool:
