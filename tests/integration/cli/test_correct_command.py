@@ -56,7 +56,9 @@ class Handler(BaseHTTPRequestHandler):
         assert self.headers["Content-Type"] == "application/json"
         first = text not in self.server.texts
         self.server.texts.append(text)
-        if "\0" in text:
+        if self.path != "/v1/correct":
+            self._refuse(404, "not_found", f"There is nothing at {self.path!r}.")
+        elif "\0" in text:
             self._refuse(400, "invalid_text", "The text has a NUL character.")
         elif "busy" in text and first:
             self._refuse(429, "overloaded", "The fleet is at its capacity; retry later.")
@@ -242,6 +244,12 @@ def test_what_is_no_gateway_is_told_as_that() -> None:
             done = copydesk(*command, "--url", server.url, COLUMNS="300")
             assert done.returncode == 1
             assert b"no Copydesk gateway" in done.stdout + done.stderr
+
+
+def test_a_url_with_a_path_is_told_to_have_none(api: Api) -> None:
+    done = copydesk("correct", "She go home.", "--url", f"{api.url}/foo")
+    assert done.returncode == 2
+    assert b"address alone" in done.stderr
 
 
 def test_the_url_may_come_from_the_environment(api: Api) -> None:

@@ -112,6 +112,8 @@ def advice(error: ApiError | FleetUnreachableError) -> str:
         return "what answers there is no Copydesk gateway, or a proxy before one that does not reach it"
     if error.status == 401:
         return f"set {KEY_VARIABLE} to a key of this fleet"
+    if error.status == 404:
+        return "give the fleet's address alone, such as http://127.0.0.1:8080"
     if error.status == 429:
         return "the fleet is busy: try again in a moment, or start more pods (`copydesk up --pods N`)"
     if error.status == 503:
