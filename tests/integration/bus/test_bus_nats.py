@@ -151,6 +151,27 @@ async def test_a_body_that_does_not_decode_is_logged_and_dropped(
     assert [line["event"] for line in logs].count("bus_message_undecodable") == 5
 
 
+async def test_a_flood_of_such_bodies_does_not_flood_the_log(
+    nats_server: NatsServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await connect(nats_server)
+    assert await bus.wait_connected(5)
+    got: list[EndpointsSnapshot] = []
+    await bus.subscribe(SUBJECT, EndpointsSnapshot, got.append)
+    other = await nats.connect(nats_server.url)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(500):
+            await other.publish(SUBJECT, b"{")
+        await other.publish(SUBJECT, msgspec.json.encode(snapshot(5)))
+        await until(lambda: bool(got))
+        monkeypatch.setattr(bus_module, "COMPLAINT_SECONDS", 0.0)
+        await other.publish(SUBJECT, b"{")
+        await until(lambda: len(logs) > bus_module.COMPLAINTS)
+    await other.close()
+    told = [line for line in logs if line["event"] == "bus_messages_undecodable"]
+    assert [line["unlogged"] for line in told] == [500 - bus_module.COMPLAINTS]
+
+
 async def test_a_callback_that_raises_gets_the_next_message_all_the_same(
     nats_server: NatsServer, connect: Connect
 ) -> None:

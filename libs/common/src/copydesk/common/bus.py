@@ -39,6 +39,11 @@ CHECK_SECONDS = 0.5
 FIRST_DELAY_SECONDS = 0.25
 LONGEST_DELAY_SECONDS = 2.0
 
+COMPLAINT_SECONDS = 10.0
+COMPLAINTS = 10
+"""So many bodies that do not decode are logged in that time, the others counted: whoever floods a subject must not
+flood the log too."""
+
 MAX_QUEUED_MESSAGES = 1024
 MAX_PENDING_BYTES = 1 << 20
 """What may wait for a connected server that reads slowly, before more is dropped."""
@@ -75,6 +80,8 @@ class Subscription(Generic[T]):
         self._bus = bus
         self._decode = msgspec.json.Decoder(type_).decode
         self._callback = callback
+        self._complaints = 0
+        self._complained_since = -COMPLAINT_SECONDS
         self.subject = subject
 
     async def on_message(self, message: Msg) -> None:
@@ -82,12 +89,24 @@ class Subscription(Generic[T]):
         try:
             body = self._decode(message.data)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            _log.warning("bus_message_undecodable", subject=message.subject, error=str(error))
+            self._complain(message.subject, str(error))
             return
         try:
             self._callback(body)
         except Exception:
             _log.exception("bus_callback_failed", subject=message.subject)
+
+    def _complain(self, subject: str, error: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._complained_since >= COMPLAINT_SECONDS:
+            if self._complaints > COMPLAINTS:
+                _log.warning(
+                    "bus_messages_undecodable", subject=self.subject, unlogged=self._complaints - COMPLAINTS
+                )
+            self._complaints, self._complained_since = 0, now
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS:
+            _log.warning("bus_message_undecodable", subject=subject, error=error)
 
     async def unsubscribe(self) -> None:
         """Receive nothing more."""
