@@ -21,6 +21,7 @@ OPTIONS = FleetOptions(
     dtype="auto",
     cores=8,
     rpc_token="secret",
+    nats_token="also-secret",
     python="/venv/bin/python",
     nats_server="/venv/bin/nats-server",
     state_dir=Path("/state"),
@@ -48,6 +49,16 @@ def test_gateway_and_pods_agree_on_model_and_token() -> None:
         assert specs["gateway"][f"COPYDESK_GATEWAY_{key}"] == specs["pod-1"][f"COPYDESK_INFERENCE_{key}"]
     assert specs["pod-2"]["COPYDESK_INFERENCE_POD"] == "pod-2"
     assert specs["pod-1"]["COPYDESK_INFERENCE_MODEL_DIR"] == "/models/gec-en"
+
+
+def test_nobody_without_the_token_is_let_in_by_nats() -> None:
+    nats, *services = plan_fleet(OPTIONS)
+    config = Path(nats.argv[nats.argv.index("--config") + 1]).read_text(encoding="utf-8")
+    (variable,) = nats.env
+    assert f"token: ${variable}" in config
+    assert nats.env[variable] == '"also-secret"'
+    tokens = [value for spec in services for key, value in spec.env.items() if key.endswith("_NATS_TOKEN")]
+    assert tokens == ["also-secret"] * len(services)
 
 
 def test_secrets_are_in_no_command_line() -> None:

@@ -68,6 +68,10 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default="nats://127.0.0.1:4222",
         description="Where load reports go: the default port of a NATS server on this machine.",
     )
+    nats_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="Token for NATS; empty by default, as a local server asks for none.",
+    )
     threads: int = Field(
         default=0,
         ge=0,

@@ -19,7 +19,7 @@ from copydesk.cli import terminal
 from copydesk.cli.api import KEY_VARIABLE, Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError, prepare_shown
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, FleetOptions, model_name
+from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, NATS_VARIABLE, FleetOptions, model_name
 from copydesk.cli.fleet.ports import free_port, is_free, port_holder
 from copydesk.cli.fleet.report import ConsoleReport, JsonReport, Report
 from copydesk.cli.fleet.session import Outcome, run_fleet
@@ -105,6 +105,7 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         dtype=request.dtype,
         cores=len(os.sched_getaffinity(0)),
         rpc_token=secrets.token_urlsafe(24),
+        nats_token=os.environ.get(NATS_VARIABLE) or secrets.token_urlsafe(24),
         python=sys.executable,
         nats_server=str(nats_server),
         state_dir=state_dir,

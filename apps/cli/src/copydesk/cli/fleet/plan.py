@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ HOST = "127.0.0.1"
 DEFAULT_MODEL = "gec-en"
 SETTINGS_EXIT = 2
 """The exit code by which a Copydesk service says that a setting or its model is wrong."""
+NATS_CONFIG = Path(__file__).with_name("nats.conf")
+NATS_VARIABLE = "COPYDESK_NATS_TOKEN"
 
 
 class Role(enum.StrEnum):
@@ -51,6 +54,7 @@ class FleetOptions:
     dtype: str
     cores: int
     rpc_token: str
+    nats_token: str
     python: str
     nats_server: str
     state_dir: Path
@@ -88,14 +92,19 @@ def model_name(directory: Path) -> str:
 
 def _nats(options: FleetOptions) -> ChildSpec:
     store = str(options.state_dir / "nats")
-    argv = (options.nats_server, "--addr", HOST, "--port", str(options.nats_port), "--store_dir", store)
+    where = ("--addr", HOST, "--port", str(options.nats_port), "--store_dir", store)
+    # Who can write to NATS can name a pod of his own, and gets texts and the pods' token: on a machine with other
+    # users, loopback is no protection. The file has nats-server read the token where no other user sees it.
+    argv = (options.nats_server, *where, "--config", str(NATS_CONFIG))
+    env = {NATS_VARIABLE: json.dumps(options.nats_token)}
     # A Go program that panics exits with 2 as well: for this one it is a crash like any other.
-    return ChildSpec("nats", Role.NATS, argv, fatal_exit=None, grace=5.0)
+    return ChildSpec("nats", Role.NATS, argv, env, fatal_exit=None, grace=5.0)
 
 
 def _eds(options: FleetOptions) -> ChildSpec:
     env = {
         "COPYDESK_EDS_NATS_URL": options.nats_url,
+        "COPYDESK_EDS_NATS_TOKEN": options.nats_token,
         "COPYDESK_EDS_SOURCE": "heartbeat",
         "COPYDESK_EDS_RPC_TOKEN": options.rpc_token,
     }
@@ -110,6 +119,7 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
         "COPYDESK_INFERENCE_HOST": HOST,
         "COPYDESK_INFERENCE_PORT": "0",
         "COPYDESK_INFERENCE_NATS_URL": options.nats_url,
+        "COPYDESK_INFERENCE_NATS_TOKEN": options.nats_token,
         "COPYDESK_INFERENCE_THREADS": str(options.threads),
         "COPYDESK_INFERENCE_DTYPE": options.dtype,
         "COPYDESK_INFERENCE_RPC_TOKEN": options.rpc_token,
@@ -122,6 +132,7 @@ def _gateway(options: FleetOptions) -> ChildSpec:
         "COPYDESK_GATEWAY_HOST": HOST,
         "COPYDESK_GATEWAY_PORT": str(options.port),
         "COPYDESK_GATEWAY_NATS_URL": options.nats_url,
+        "COPYDESK_GATEWAY_NATS_TOKEN": options.nats_token,
         "COPYDESK_GATEWAY_MODEL": options.model,
         "COPYDESK_GATEWAY_RPC_TOKEN": options.rpc_token,
     }

@@ -180,7 +180,8 @@ async def supervise(settings: InferenceSettings) -> None:
         metrics = PodMetrics(runtime.metrics)
         metrics.serve(settings.host, settings.metrics_port)
         try:
-            bus = await Bus.connect(settings.nats_url, name=f"pod {who.pod}")
+            token = settings.nats_token.get_secret_value() or None
+            bus = await Bus.connect(settings.nats_url, name=f"pod {who.pod}", token=token)
         except BusUrlError as error:
             raise CannotStartError("NATS_URL", str(error)) from error
         _log.info("pod_listening", pod=who.pod, model=who.model, host=who.host, port=who.port)
