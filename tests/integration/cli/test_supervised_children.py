@@ -23,6 +23,10 @@ E = TypeVar("E", bound=events.Event)
 
 # Each of them says that it is up by a file named after its process.
 UP = "import os, pathlib, signal, sys, time; pathlib.Path(f'up.{os.getpid()}').touch(); "
+LOG_BYTES = 100_000
+CHATTER = UP + (
+    "[(print(f'line {n} ' + 'x' * 1_000, flush=True), time.sleep(0.002)) for n in range(1_000)]; time.sleep(600)"
+)
 SLEEP = UP + "time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
 CRASH = "import sys; print('cannot open the door', file=sys.stderr); sys.exit(1)"
@@ -60,6 +64,8 @@ class Fleet:
             report=self._take,
             random=lambda: 0.0,
             backoff=Backoff(first=0.01, early_limit=3),
+            log_bytes=LOG_BYTES,
+            log_check_s=0.01,
         )
         self.supervisor.start()
 
@@ -218,3 +224,21 @@ def test_kill_9_of_the_supervisor_leaves_no_child_behind(tmp_path: Path) -> None
         supervisor.kill()
     _, alive = psutil.wait_procs(children, timeout=10)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def test_a_log_does_not_grow_without_end_and_keeps_what_came_last(start: Start, tmp_path: Path) -> None:
+    fleet = start(python("pod-1", CHATTER))
+    log, before = tmp_path / "pod-1.log", tmp_path / "pod-1.log.1"
+
+    def written() -> str:
+        return (before.read_text() if before.exists() else "") + log.read_text()
+
+    largest = 0
+    async with asyncio.timeout(30):
+        while "line 999 " not in written():
+            largest = max(largest, log.stat().st_size)
+            await asyncio.sleep(0.01)
+    assert largest < 5 * LOG_BYTES
+    assert 0 < before.stat().st_size <= LOG_BYTES
+    assert not log.read_bytes().startswith(b"\0")
+    assert fleet.supervisor.members["pod-1"].restarts == 0

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,40 @@ def test_a_fleet_serves_heals_and_ends(fleet: Up) -> None:
     assert gone(family)
     assert not [event for event in fleet.events if event["event"] == "child_killed"]
     assert not (fleet.state_dir / "fleet.json").exists()
+
+
+def kill(fleet: Up, name: str) -> None:
+    process = next(process for process in fleet.state().processes if process.name == name)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def test_a_state_file_that_cannot_be_written_does_not_end_a_fleet(fleet: Up) -> None:
+    fleet.until("ready")
+    (fleet.state_dir / "fleet.json.new").mkdir()
+    kill(fleet, "pod-2")
+    assert fleet.until("child_exited")["name"] == "pod-2"
+    assert fleet.until("restarted")["name"] == "pod-2"
+
+
+def test_a_state_directory_without_room_is_named_at_the_start(fleet: Up, tmp_path: Path) -> None:
+    fleet.until("ready")
+    (tmp_path / "full" / "fleet.json.new").mkdir(parents=True)
+    port = str(free_port("127.0.0.1", random.Random()))
+    refused = copydesk("up", *fleet.options[2:4], "--port", port, "--state-dir", str(tmp_path / "full"))
+    assert refused.returncode == 2
+    assert f"{tmp_path / 'full'} cannot hold the state of a fleet" in refused.stderr
+
+
+def test_nobody_without_the_token_can_name_pods_to_the_gateway(fleet: Up) -> None:
+    fleet.until("ready")
+
+    address = ("127.0.0.1", int(fleet.state().nats_url.rpartition(":")[2]))
+    with socket.create_connection(address, timeout=10) as stranger:
+        stranger.sendall(b'CONNECT {"verbose":false}\r\nPUB copydesk.v1.endpoints.tiny 2\r\n{}\r\nPING\r\n')
+        heard = b"".join(iter(lambda: stranger.recv(4096), b""))
+    assert b"Authorization Violation" in heard
+    assert b"PONG" not in heard
 
 
 def test_kill_9_of_up_leaves_nothing_running(fleet: Up) -> None:

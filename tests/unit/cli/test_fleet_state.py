@@ -81,3 +81,8 @@ def test_fleets_are_found_in_the_users_state_directory(tmp_path: Path, monkeypat
     fleet = a_fleet(directory, url="http://127.0.0.1:8081")
     state.write_state(fleet)
     assert state.running_fleets() == (fleet,)
+
+
+def test_nobody_else_may_read_the_state_file(tmp_path: Path) -> None:
+    state.write_state(a_fleet(tmp_path))
+    assert (tmp_path / "fleet.json").stat().st_mode & 0o777 == 0o600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -94,6 +95,29 @@ def rotate(log: Path) -> None:
     if log.exists():
         log.replace(log.with_suffix(".log.1"))
     log.touch()
+
+
+def bound(log: Path, limit: int) -> bool:
+    """Begin a log of more than `limit` bytes anew while its process writes on; say whether that was done.
+
+    Its last `limit` bytes stay beside it, unless the disk is full. A process appends, so that it goes on at the
+    new beginning; what it writes in the moment between the two steps is lost.
+    """
+    try:
+        if log.stat().st_size <= limit:
+            return False
+        with contextlib.suppress(OSError):
+            _copy_end(log, log.with_suffix(".log.1"), limit)
+        os.truncate(log, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _copy_end(source: Path, target: Path, length: int) -> None:
+    with source.open("rb") as file, target.open("wb") as copy:
+        file.seek(-length, os.SEEK_END)
+        shutil.copyfileobj(file, copy)
 
 
 def tail(log: Path, lines: int) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ from copydesk.cli.fleet import events
 from copydesk.cli.fleet.plan import FleetOptions, plan_fleet
 from copydesk.cli.fleet.probe import GatewayProbe
 from copydesk.cli.fleet.report import Report
-from copydesk.cli.fleet.state import FleetState, ProcessState, write_state
+from copydesk.cli.fleet.state import FleetState, ProcessState, StateDirError, write_state
 from copydesk.cli.fleet.supervisor import FleetFailedError, Member, Supervisor
 
 WAITING_NOTICE_S = 60.0
@@ -83,7 +84,6 @@ async def run_fleet(
 async def _supervised(options: FleetOptions, report: Report) -> AsyncIterator[tuple[Supervisor, Interrupts]]:
     specs = plan_fleet(options)
     logs = options.state_dir / "logs"
-    logs.mkdir(exist_ok=True)
     probe = GatewayProbe(options.url, options.nats_port)
     started = time.time()
     supervisor = Supervisor(
@@ -92,9 +92,10 @@ async def _supervised(options: FleetOptions, report: Report) -> AsyncIterator[tu
         probe=probe,
         report=report,
         random=random.random,
-        on_change=lambda: write_state(_state(options, supervisor, started)),
+        on_change=lambda: _note(_state(options, supervisor, started)),
         environ={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
+    _prepare(options.state_dir, logs, _state(options, supervisor, started))
     interrupts = Interrupts()
     interrupts.install(supervisor.kill)
     report(_starting(options, logs, tuple(spec.name for spec in specs)))
@@ -104,6 +105,21 @@ async def _supervised(options: FleetOptions, report: Report) -> AsyncIterator[tu
     finally:
         supervisor.kill()
         await probe.close()
+
+
+def _prepare(state_dir: Path, logs: Path, state: FleetState) -> None:
+    """Begin the state file and the logs; raises `StateDirError`."""
+    try:
+        logs.mkdir(mode=0o700, exist_ok=True)
+        write_state(state)
+    except OSError as error:
+        raise StateDirError(state_dir, error.strerror or str(error)) from error
+
+
+def _note(state: FleetState) -> None:
+    """Keep the state file up to date, as far as there is room: a full disk must not end a fleet that works."""
+    with contextlib.suppress(OSError):
+        write_state(state)
 
 
 async def _until_the_end(

@@ -103,6 +103,7 @@ def write_state(state: FleetState) -> None:
     """Replace the state file in one step, so that a reader sees the old or the new one, never half of it."""
     directory = Path(state.state_dir)
     fresh = directory / f"{FILE}.new"
+    fresh.touch(mode=0o600)
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
     fresh.replace(directory / FILE)
 

@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Protocol
 
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.child import Child, rotate, tail
+from copydesk.cli.fleet.child import Child, bound, rotate, tail
 from copydesk.cli.fleet.plan import ChildSpec
 from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, decide, describe_exit, stop_phases
 from copydesk.common.errors import CopydeskError
 
 POLL_S = 0.1
 TAIL_LINES = 15
+LOG_BYTES = 16 << 20
+"""A log is kept to twice this: enough for weeks of a healthy fleet, or some minutes of a flood."""
+LOG_CHECK_S = 5.0
 
 
 class Probe(Protocol):
@@ -71,6 +74,8 @@ class Supervisor:
         on_change: Callable[[], None] = lambda: None,
         environ: Mapping[str, str] | None = None,
         backoff: Backoff | None = None,
+        log_bytes: int = LOG_BYTES,
+        log_check_s: float = LOG_CHECK_S,
     ) -> None:
         self.members = {spec.name: Member(spec, logs / f"{spec.name}.log") for spec in specs}
         self._probe = probe
@@ -79,6 +84,9 @@ class Supervisor:
         self._on_change = on_change
         self._environ = os.environ if environ is None else environ
         self._backoff = backoff or Backoff()
+        self._log_bytes = log_bytes
+        self._log_check_s = log_check_s
+        self._log_keeper: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -88,6 +96,8 @@ class Supervisor:
             rotate(member.log)
             member.task = asyncio.create_task(self._keep(member), name=member.spec.name)
             member.task.add_done_callback(self._task_ended)
+        self._log_keeper = asyncio.create_task(self._bound_logs(), name="logs")
+        self._log_keeper.add_done_callback(self._task_ended)
 
     async def ready(self) -> None:
         """Wait until every child has been in service once; FleetFailedError if one cannot be."""
@@ -116,6 +126,8 @@ class Supervisor:
         self._stopping.set()
         for phase in stop_phases([member.spec for member in self.members.values()]):
             await self._stop_phase([self.members[name] for name in phase.names], phase.grace)
+        if self._log_keeper is not None:
+            await asyncio.wait({self._log_keeper})
 
     def kill(self) -> None:
         """End every child now."""
@@ -138,6 +150,12 @@ class Supervisor:
             if member.child is not None:
                 member.child.kill()
         await asyncio.wait(tasks)
+
+    async def _bound_logs(self) -> None:
+        while not self._stopping.is_set():
+            for member in self.members.values():
+                bound(member.log, self._log_bytes)
+            await self._pause(self._log_check_s)
 
     async def _keep(self, member: Member) -> None:
         while not self._stopping.is_set():
