@@ -246,6 +246,20 @@ def test_what_is_no_gateway_is_told_as_that() -> None:
             assert b"no Copydesk gateway" in done.stdout + done.stderr
 
 
+def test_the_name_of_a_file_is_corrected_as_text_and_the_way_to_its_content_told(api: Api, tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.touch()
+    done = copydesk("correct", str(letter), "--url", api.url)
+    assert done.stdout.decode() == f"{letter}\n"
+    assert f"copydesk correct < {letter}" in done.stderr.decode()
+
+
+def test_an_argument_may_be_longer_than_any_path(api: Api) -> None:
+    done = copydesk("correct", "They go on. " * 1000, "--url", api.url)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().startswith("They goes on. ")
+
+
 def test_a_url_with_a_path_is_told_to_have_none(api: Api) -> None:
     done = copydesk("correct", "She go home.", "--url", f"{api.url}/foo")
     assert done.returncode == 2

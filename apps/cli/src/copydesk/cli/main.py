@@ -37,9 +37,14 @@ class Dtype(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
-Pods = Annotated[int, typer.Option(min=1, max=256, help="How many inference pods; they share the cores.")]
+Pods = Annotated[
+    int, typer.Option(min=1, max=256, metavar="N", help="How many inference pods; they share the cores.")
+]
 Model = Annotated[Path | None, typer.Option(metavar="DIR", help=MODEL_HELP)]
-DtypeOption = Annotated[Dtype, typer.Option(help="Arithmetic of the pods; auto takes what is fastest here.")]
+DtypeOption = Annotated[
+    Dtype,
+    typer.Option(metavar="TYPE", help="Arithmetic: float32, bfloat16, or auto, which takes what is fastest here."),
+]
 
 
 def _checked_url(value: str | None) -> str | None:
@@ -93,7 +98,9 @@ def root(
 def up(
     pods: Pods = 2,
     model: Model = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where the gateway listens on 127.0.0.1.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, metavar="PORT", help="Where the gateway listens on 127.0.0.1.")
+    ] = 8080,
     dtype: DtypeOption = Dtype.AUTO,
     state_dir: StateDir = None,
     json: Annotated[bool, typer.Option("--json", help="Events as JSON, one object a line.")] = False,

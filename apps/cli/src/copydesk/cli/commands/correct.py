@@ -69,6 +69,11 @@ def correct(texts: list[str], *, url: str | None, as_json: bool, diff: bool) -> 
 def _correct_texts(api: Api, texts: list[str], show: Show) -> None:
     for text in texts:
         _check_encodable(text)
+    if len(texts) == 1 and os.path.isfile(texts[0]):  # noqa: PTH113 - a text too long for a path is no error
+        name = escape(texts[0])
+        terminal.stderr().print(
+            f"[dim]{name} is a file; for its text: copydesk correct < {name}[/]", soft_wrap=True
+        )
     with Crew(SIDE_BY_SIDE) as pool:
         for text, answer in zip(texts, pool.map(lambda text: ask(api, text, say=_say_busy), texts), strict=True):
             _write(show(Part(0, text, answer)))
