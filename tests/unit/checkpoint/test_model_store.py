@@ -64,6 +64,7 @@ def test_a_key_that_begins_alike_is_not_taken_for_the_same(store: ModelStore) ->
     ("name", "content"),
     [
         ("model.safetensors", b"weight"),
+        ("model.safetensors", b"Weights"),
         ("model.safetensors", None),
         ("extra.safetensors", b"?"),
         (MANIFEST, b"{}"),

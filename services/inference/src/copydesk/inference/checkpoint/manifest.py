@@ -61,7 +61,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def check_sizes(directory: Path) -> Manifest:
-    """Compare names and sizes with the manifest: what a start can afford every time.
+    """Compare names and sizes with the manifest: what every process of a pod can afford.
 
     Raises:
         CorruptCheckpointError: A file is missing, has another size, or is not in the manifest.

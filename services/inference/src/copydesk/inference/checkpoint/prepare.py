@@ -60,7 +60,7 @@ def prepare_default_model(progress: Progress | None = None) -> Path:
 
 
 def verify_default_model() -> None:
-    """Read the prepared model in full and compare it with its manifest, which a start does by sizes only.
+    """Read the prepared model in full and compare it with its manifest, as `prepare_default_model` does.
 
     Raises:
         CorruptCheckpointError: It is missing, or a byte has changed. Removed, it is made anew.
