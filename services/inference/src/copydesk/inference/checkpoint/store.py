@@ -46,7 +46,7 @@ class ModelStore:
     def is_ready(self, name: str, key: str) -> bool:
         """Whether it is there, made from the same things, with every byte as it was written.
 
-        Reading 270 MB takes a fifth of a second, and a damaged model would go on under the digest of the sound one.
+        Reading 270 MB takes a fifth of a second; a damaged model would go on under the digest of the sound one.
         """
         try:
             return check_contents(self.directory(name, key)).key == key
