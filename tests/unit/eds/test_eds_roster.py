@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.common.messages import Endpoint, EndpointState, LoadReport
+from copydesk.eds import roster as roster_module
 from copydesk.eds.roster import Dropped, Elapsed, Event, Listed, Reported, Roster, Step, listing, reduce
 
 TIMEOUT = 3.0
@@ -260,3 +261,22 @@ def test_a_pod_heard_within_the_timeout_is_listed_whatever_else_happens(steps: l
             story.tell(Elapsed(story.now, story.connected_since))
     recent = {pod for pod, at in heard.items() if story.now - at < TIMEOUT}
     assert recent <= set(story.ids())
+
+
+def test_invented_models_and_pods_take_bounded_room_and_none_from_those_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roster_module, "MAX_MODELS", 3)
+    monkeypatch.setattr(roster_module, "MAX_PODS", 5)
+    story = Story()
+    story.hear("real")
+    for number in range(20):
+        story.hear("invented", model=f"m{number}")
+        story.hear(f"invented-{number}")
+    assert len(story.roster.models) == 3
+    assert len(story.roster.words) == 5
+    assert story.hear("another", model="m19").dropped is Dropped.TOO_MANY
+    assert story.hear("real", sequence=2).dropped is None
+    story.wait(TIMEOUT + 0.2, "real")
+    assert story.hear("new").dropped is None
+    assert story.ids() == ["new", "real"]

@@ -20,10 +20,11 @@ Listing = tuple[Endpoint, ...]
 
 
 class Dropped(enum.StrEnum):
-    """Why a report changed nothing: it came late or twice, or it makes no sense."""
+    """Why a report changed nothing: it came late or twice, makes no sense, or names one pod or model too many."""
 
     STALE = "stale"
     INVALID = "invalid"
+    TOO_MANY = "too_many"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ class Step:
     dropped: Dropped | None = None
 
 
+# Models are never forgotten, and each costs work and a snapshot every two seconds: more than these, and more pods
+# than these, are a mistake or an attack. What is known already goes on to be heard.
+MAX_MODELS = 256
+MAX_PODS = 10_000
+
 # A replayed report is recognised for this many time-outs after its pod was forgotten.
 REMEMBERED_TIMEOUTS = 20
 
@@ -117,9 +123,15 @@ def _hear(roster: Roster, report: LoadReport) -> Step:
     known = roster.words.get(key)
     if _is_stale(report, known, roster.forgotten.get(key)):
         return Step(roster, dropped=Dropped.STALE)
+    if known is None and not _has_room(roster, report.model):
+        return Step(roster, dropped=Dropped.TOO_MANY)
     word = Word(_endpoint(report), report.started_at, report.sequence, roster.clock.reading)
     heard = replace(roster, words={**roster.words, key: word}, models=roster.models | {report.model})
     return Step(heard, changed=known is None or known.endpoint != word.endpoint)
+
+
+def _has_room(roster: Roster, model: str) -> bool:
+    return len(roster.words) < MAX_PODS and (model in roster.models or len(roster.models) < MAX_MODELS)
 
 
 def _is_stale(report: LoadReport, known: Word | None, forgotten: Word | None) -> bool:
