@@ -116,6 +116,13 @@ async def test_without_budget_nothing_is_retried(desk: Desk) -> None:
     assert (len(bad.received), len(good.received)) == (1, 0)
 
 
+async def test_what_an_engine_took_with_it_is_retried_even_without_budget(desk: Desk) -> None:
+    gateway, bad, good = await pair(desk, "engineless", retry_ratio=0.0, retry_floor=0.0)
+    assert await Sent(gateway).text() == "She go."
+    assert (len(bad.received), len(good.received)) == (1, 1)
+    assert not gateway.fleet.pods["bad"].eligible
+
+
 async def test_a_lost_connection_is_retried_even_without_budget(desk: Desk) -> None:
     gateway, bad, _ = await pair(desk, "hang", retry_ratio=0.0, retry_floor=0.0)
     sent = Sent(gateway)

@@ -19,8 +19,13 @@ from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.pod import Pod
 from copydesk.routing import Ending, RetryBudget, Ticket
 
-BOUNDED_FAULTS = frozenset({"connection_lost", "draining"})
-"""Failures that come at most once for each request in flight, so that retrying them cannot become a storm."""
+BOUNDED_FAULTS = frozenset({"connection_lost", "draining", "engine_unavailable"})
+"""Failures that come at most once for each request in flight, so that retrying them cannot become a storm.
+
+After the first of them the pod gets nothing more until it is ready again.
+"""
+
+_TOLD_BY_THE_CHANNEL = frozenset({"connection_lost", "draining"})
 
 _NO_FAULT = Fault("unknown", "no reason given")
 
@@ -185,10 +190,9 @@ class Dispatch:
 
     def _on_unavailable(self, pod: Pod, fault: Fault) -> None:
         self._last = faults.pod_unavailable(fault.message)
-        bounded = fault.code in BOUNDED_FAULTS
-        if not bounded:
+        if fault.code not in _TOLD_BY_THE_CHANNEL:
             pod.doubt()
-        if self._may_retry("unavailable", bounded=bounded):
+        if self._may_retry("unavailable", bounded=fault.code in BOUNDED_FAULTS):
             self._send_or_wait()
         else:
             self._finish(self._last)
