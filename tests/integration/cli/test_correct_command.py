@@ -219,7 +219,12 @@ def test_an_interruption_does_not_wait_for_answers() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         argv = [sys.executable, "-m", "copydesk.cli", "correct", "--url", url]
         with subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # A shell starts what it runs in the background with SIGINT ignored, and that is inherited.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             assert process.stdin is not None
             process.stdin.write(b"She go home.\n" * 200)
