@@ -19,19 +19,25 @@ _SPAN_WASTE = 1.5  # reading idle slots in between is cheaper than gathering, up
 class Run:
     """New tokens of one request: they go to `slot` from position `start` on.
 
-    With `samples`, the token that follows the last of them is wanted.
+    Wanted are the tokens that follow each of the last `samples` of them. Of these all but the first are a draft:
+    known only if the model chooses them too.
     """
 
     request_id: int
     slot: int
     start: int
     tokens: Sequence[int]
-    samples: bool
+    samples: int
 
     @property
     def end(self) -> int:
         """The position after the last token."""
         return self.start + len(self.tokens)
+
+    @property
+    def drafted(self) -> Sequence[int]:
+        """The tokens that are a draft."""
+        return self.tokens[len(self.tokens) + 1 - self.samples :] if self.samples else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +86,11 @@ def _bucket(run: Run) -> int:
 
 
 def _sampled(ordered: Sequence[Run]) -> list[int]:
-    last, sampled = -1, []
+    end = 0
+    sampled: list[int] = []
     for run in ordered:
-        last += len(run.tokens)
-        if run.samples:
-            sampled.append(last)
+        end += len(run.tokens)
+        sampled += range(end - run.samples, end)
     return sampled
 
 
