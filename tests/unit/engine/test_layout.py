@@ -94,7 +94,13 @@ def test_scattered_slots_are_gathered() -> None:
     assert (group.slots, group.contiguous, group.cells) == ((0, 30), False, None)
 
 
-def test_single_tokens_come_first_and_long_runs_are_not_padded_to_short_ones() -> None:
+def test_short_runs_come_first_and_are_not_padded_to_long_ones() -> None:
     layout = lay_out([run(0, 0, 30), run(1, 8, 1), run(2, 0, 3), run(3, 0, 28)], CONTEXT)
-    assert [group.width for group in layout.groups] == [1, 3, 30]
+    assert [group.width for group in layout.groups] == [3, 30]
     assert [r.slot for r in layout.runs] == [1, 2, 0, 3]
+
+
+def test_drafts_of_different_lengths_in_neighbouring_slots_read_the_cache_in_place() -> None:
+    (group,) = lay_out([run(0, 20, 1), run(1, 30, 8), run(2, 9, 4)], CONTEXT).groups
+    assert (group.slots, group.contiguous, group.width) == ((0, 1, 2), True, 8)
+    assert group.cells == [0, *range(8, 16), *range(16, 20)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 _REACH_STEP = 32  # attention reads a multiple of this many positions: few distinct shapes, little waste
+_SHORT = 3  # runs of up to 2 ** 3 tokens, drafts and single ones: padding them is cheaper than attending apart
 _SPAN_WASTE = 1.5  # reading idle slots in between is cheaper than gathering, up to this ratio
 
 
@@ -70,7 +71,7 @@ class Layout:
 
 
 def lay_out(runs: Iterable[Run], context: int) -> Layout:
-    """Order runs by length and slot, and group them: single tokens, then by powers of two."""
+    """Order runs by length and slot, and group them: short ones, then by powers of two."""
     ordered = sorted(runs, key=lambda run: (_bucket(run), run.slot))
     groups: list[Group] = []
     first = 0
@@ -82,7 +83,7 @@ def lay_out(runs: Iterable[Run], context: int) -> Layout:
 
 
 def _bucket(run: Run) -> int:
-    return (len(run.tokens) - 1).bit_length()
+    return max(_SHORT, (len(run.tokens) - 1).bit_length())
 
 
 def _sampled(ordered: Sequence[Run]) -> list[int]:

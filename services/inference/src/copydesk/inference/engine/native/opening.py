@@ -16,8 +16,8 @@ from copydesk.inference.engine.native.errors import InvalidOptionError
 from copydesk.inference.engine.native.precision import Precision, torch_dtype
 from copydesk.inference.engine.native.runner import TorchRunner
 
-DRAFT_TOKENS = 128
-"""On two cores, 64 to 256 serve 1 to 64 requests side by side about equally well."""
+DRAFT_TOKENS = 192
+"""Measured on two cores: whether 1 or 64 requests run side by side, no other number serves them much faster."""
 
 
 @dataclass(frozen=True, slots=True)

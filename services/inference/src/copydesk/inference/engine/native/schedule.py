@@ -9,7 +9,7 @@ from copydesk.inference.engine.native.draft import share
 from copydesk.inference.engine.native.generation import Generation
 from copydesk.inference.engine.native.layout import Run
 
-_FREE_SHARE = 8  # a draft that fills one such part of its request's share of the budget costs next to nothing
+_FREE_SHARE = 12  # a draft that fills one such part of its request's share of the budget costs next to nothing
 _Portion = tuple[Generation, int]  # and how many of its pending tokens go in
 
 
