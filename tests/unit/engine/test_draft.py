@@ -10,7 +10,6 @@ from copydesk.inference.engine.native.draft import (
     from_source,
     outset,
     proceed,
-    share,
     usable,
 )
 from tests.unit.engine.reference import imperfect
@@ -121,15 +120,6 @@ def test_tokens_agree_up_to_the_first_difference() -> None:
     assert agreement([A, B, C], [A, B, C, D]) == 3
     assert agreement([A, B, C], [A, NEW, C, D]) == 1
     assert agreement([], [A]) == agreement([], []) == 0
-
-
-@given(st.lists(st.integers(0, 40), max_size=20), st.integers(0, 300))
-def test_a_budget_is_shared_as_evenly_as_what_is_wanted_allows(wanted: list[int], budget: int) -> None:
-    given = share(budget, wanted)
-    assert all(0 <= got <= want for got, want in zip(given, wanted, strict=True))
-    assert sum(given) == min(budget, sum(wanted))
-    most = max(given, default=0)
-    assert all(got == want or got >= most - 1 for got, want in zip(given, wanted, strict=True))
 
 
 @given(seed=st.integers(0, 2**32))

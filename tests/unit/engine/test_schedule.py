@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine import Finish, GenerateTokens
 from copydesk.inference.engine.native.generation import Generation, Limits
-from copydesk.inference.engine.native.schedule import admissions, overdue, plan
+from copydesk.inference.engine.native.schedule import admissions, overdue, plan, share
 
 
 def generation(
@@ -143,3 +143,12 @@ def test_who_has_been_wrong_tries_less_the_busier_the_engine_is() -> None:
         len(drafts([after_an_edit(i) for i in range(count)], draft_tokens=100)[0]) for count in (1, 4, 20, 60)
     ]
     assert sizes == [6, 3, 3, 0]
+
+
+@given(st.lists(st.integers(0, 40), max_size=20), st.integers(0, 300))
+def test_a_budget_is_shared_as_evenly_as_what_is_wanted_allows(wanted: list[int], budget: int) -> None:
+    given = share(budget, wanted)
+    assert all(0 <= got <= want for got, want in zip(given, wanted, strict=True))
+    assert sum(given) == min(budget, sum(wanted))
+    most = max(given, default=0)
+    assert all(got == want or got >= most - 1 for got, want in zip(given, wanted, strict=True))

@@ -15,7 +15,7 @@ from itertools import takewhile
 _FIRST_WINDOW = 4  # after an edit: its neighbourhood is where the next one is likeliest
 _SUFFIXES = ((2, 12), (1, 4))  # tokens to find again, and how far off: fewer are found by chance sooner
 _LOOK_BACK = 512  # tokens of history searched, which bounds the time of a look-up
-_SHORTEST_ECHO, _LONGEST_ECHO = 2, 4  # tokens that must have come before, and how many more make a better match
+_SHORTEST_ECHO, _LONGEST_ECHO = 2, 4  # tokens that must have come up before, and up to how many more are better
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,6 @@ def proceed(course: Course, source: list[int], answer: list[int], *, drafted: in
     """The course after a pass that accepted that many drafted tokens and chose one more, the answer's last."""
     near = course.position + accepted
     return Course(position=_realigned(source, answer, near), window=_next_window(course.window, drafted, accepted))
-
-
-def share(budget: int, wanted: Sequence[int]) -> list[int]:
-    """Divide `budget` so that nobody gets more than wanted, and nobody less while another gets more."""
-    given = [0] * len(wanted)
-    for rank, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        given[index] = min(wanted[index], budget // (len(wanted) - rank))
-        budget -= given[index]
-    return given
 
 
 def _next_window(window: int, drafted: int, accepted: int) -> int:

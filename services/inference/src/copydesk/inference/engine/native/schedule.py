@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from copydesk.inference.engine.native.draft import share
 from copydesk.inference.engine.native.generation import Generation
 from copydesk.inference.engine.native.layout import Run
 
@@ -28,7 +27,7 @@ def plan(running: Iterable[Generation], prefill_tokens: int, draft_tokens: int) 
 
     Prompts are cut rather than put off, so that a long one delays the others' next token by a bounded time; they
     go in by turn, so that the first in line samples as early as it can. Drafts fill what those who decode leave of
-    `draft_tokens`: up to about there a step's time grows little with its tokens, beyond it in proportion.
+    `draft_tokens`: with fewer tokens a step's fixed cost outweighs theirs, with more the wrong guesses' cost does.
     """
     portions: list[_Portion] = []
     prompts: list[Generation] = []
@@ -45,6 +44,15 @@ def plan(running: Iterable[Generation], prefill_tokens: int, draft_tokens: int) 
         prefill_tokens -= portions[-1][1]
     drafts = _drafts([generation for generation, count in portions if count == generation.pending], budget)
     return [_run(generation, count, drafts.get(generation.id, [])) for generation, count in portions]
+
+
+def share(budget: int, wanted: Sequence[int]) -> list[int]:
+    """Divide `budget` so that nobody gets more than wanted, and nobody less while another gets more."""
+    given = [0] * len(wanted)
+    for rank, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        given[index] = min(wanted[index], budget // (len(wanted) - rank))
+        budget -= given[index]
+    return given
 
 
 def _drafts(sampling: Sequence[Generation], budget: int) -> dict[int, list[int]]:
