@@ -16,7 +16,8 @@ from copydesk.inference.checkpoint import prepare_default_model
 from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
 from copydesk.inference.correction import Corrector
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens
-from copydesk.inference.engine.native import NativeOptions, Precision, open_engine
+from copydesk.inference.engine.native import DRAFT_TOKENS, NativeOptions, Precision, open_engine
+from tests.fixtures.sentences import sentences
 from tests.unit.engine.reference import assert_greedy, scores_along, serve_at_random
 
 SENTENCES = """\
@@ -113,8 +114,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def answers(directory: Path, precision: Precision, requests: list[GenerateTokens]) -> list[GeneratedTokens]:
-    engine = open_engine(directory, NativeOptions(precision=precision, slots=16, context=256))
+def answers(
+    directory: Path, precision: Precision, requests: list[GenerateTokens], draft_tokens: int = DRAFT_TOKENS
+) -> list[GeneratedTokens]:
+    options = NativeOptions(precision=precision, slots=16, context=256, draft_tokens=draft_tokens)
+    engine = open_engine(directory, options)
     delivered = serve_at_random(engine, requests, random.Random(60)).answers
     return [delivered[index] for index in range(len(requests))]
 
@@ -127,6 +131,25 @@ def test_float32_answers_equal_those_of_transformers_token_for_token(
     same = [assert_greedy(model, request, answer) for request, answer in zip(requests, made, strict=True)]
     assert sum(same) >= 50
     assert sum(answer.finish is Finish.STOP for answer in made) >= 50
+
+
+@pytest.mark.slow
+def test_drafts_change_no_float32_answer_and_save_most_passes(
+    directory: Path, model: Any, requests: list[GenerateTokens]
+) -> None:
+    corrector = Corrector.load(directory)
+    asked = requests + [corrector.encode(sentence).request() for sentence in sentences()]
+    plain = answers(directory, Precision.FLOAT32, asked, draft_tokens=0)
+    drafted = answers(directory, Precision.FLOAT32, asked)
+    differing = [index for index in range(len(asked)) if plain[index].tokens != drafted[index].tokens]
+    for index in differing:
+        assert_greedy(model, asked[index], drafted[index])
+    assert len(differing) <= 0.01 * len(asked)
+    assert sum(answer.passes for answer in plain) == sum(answer.completion_tokens for answer in plain)
+    assert sum(answer.passes for answer in drafted) < 0.5 * sum(answer.completion_tokens for answer in drafted)
+    unchanged = [a for q, a in zip(asked, drafted, strict=True) if a.tokens == q.source]
+    assert len(unchanged) > 50
+    assert sum(answer.passes for answer in unchanged) < 2 * len(unchanged)
 
 
 @pytest.mark.slow

@@ -102,6 +102,10 @@ async def test_metrics_add_up_what_the_processes_of_the_pod_counted(pod: Running
     assert grown('copydesk_inference_requests_total{status="invalid"}') == 1
     assert grown("copydesk_inference_request_seconds_count") == 5
     assert grown("copydesk_inference_completion_tokens_total") == 5
+    assert grown("copydesk_inference_passes_total") == 5
+    assert (
+        grown("copydesk_inference_drafted_tokens_total") > grown("copydesk_inference_accepted_tokens_total") == 0
+    )
     eventually("steps", lambda: grown("copydesk_inference_step_seconds_count") >= 1)
     assert _metrics(metrics_port)["copydesk_inference_capacity"] == 8
     assert _metrics(metrics_port)["copydesk_inference_ready"] == 1

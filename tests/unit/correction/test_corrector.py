@@ -45,7 +45,7 @@ def test_a_sentence_becomes_a_request(corrector: Corrector) -> None:
     assert sentence.prompt == expected
     assert sentence.source == expected[1:-1]
     request = sentence.request()
-    assert (request.prompt, request.stop_ids) == (expected, [2])
+    assert (request.prompt, request.source, request.stop_ids) == (expected, sentence.source, [2])
     assert request.max_tokens == int(1.35 * (len(expected) - 2)) + 12
 
 

@@ -150,6 +150,20 @@ def serve_at_random(
     return delivered
 
 
+def imperfect(rng: random.Random, tokens: Sequence[int], vocabulary: int) -> list[int]:
+    """A source of which `tokens` may be the answer: the same, or with edits, or with what is no token at all."""
+    if rng.random() < 0.1:
+        return []
+    source = list(tokens)
+    for _ in range(rng.choice((0, 0, 1, 2, 5))):
+        place = rng.randint(0, len(source))
+        kind = rng.randrange(3)
+        source[place : place + (kind != 0)] = [rng.randrange(vocabulary)] * (kind != 1)
+    if rng.random() < 0.1:
+        source.insert(rng.randint(0, len(source)), rng.choice((-1, vocabulary, 2**64)))
+    return source + [rng.randrange(vocabulary) for _ in range(rng.choice((0, 0, 3)))]
+
+
 def random_requests(rng: random.Random, count: int, *, longest: int, vocabulary: int) -> list[GenerateTokens]:
     """Prompts and limits of all sizes; some stop ids are likely to come up, and some end the prompt already."""
     requests = []

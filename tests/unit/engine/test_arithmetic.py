@@ -92,7 +92,7 @@ def test_bfloat16_scores_stay_close_to_float32(shape: str, tmp_path: Path) -> No
 def last_scores(directory: Path, dtype: torch.dtype, prompt: list[int]) -> torch.Tensor:
     torch.set_num_threads(1)
     runner = TorchRunner(directory, read_config(directory), slots=2, context=32, dtype=dtype, device=CPU)
-    return runner.logits([Run(request_id=1, slot=1, start=0, tokens=prompt, samples=True)])[1].float()
+    return runner.logits([Run(request_id=1, slot=1, start=0, tokens=prompt, samples=1)])[1][0].float()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from copydesk.inference.engine.native.layout import Layout, Run, lay_out
 CONTEXT = 100
 
 
-def run(slot: int, start: int, length: int, *, samples: bool = True) -> Run:
+def run(slot: int, start: int, length: int, *, samples: int = 1) -> Run:
     return Run(request_id=slot + 1000, slot=slot, start=start, tokens=[slot] * length, samples=samples)
 
 
@@ -17,7 +17,7 @@ def some_runs(draw: st.DrawFn) -> list[Run]:
     for slot in slots:
         length = draw(st.one_of(st.just(1), st.integers(1, 40)))
         start = draw(st.integers(0, CONTEXT - length))
-        runs.append(run(slot, start, length, samples=draw(st.booleans())))
+        runs.append(run(slot, start, length, samples=draw(st.integers(0, length))))
     return runs
 
 
@@ -50,12 +50,22 @@ def edges(layout: Layout) -> list[tuple[int, int]]:
 
 
 @given(some_runs())
-def test_the_last_token_of_each_sampling_run_is_sampled(runs: list[Run]) -> None:
+def test_as_many_of_the_last_tokens_of_each_run_are_sampled_as_it_says(runs: list[Run]) -> None:
     layout = lay_out(runs, CONTEXT)
-    token_slots = [slot for r in layout.runs for slot in r.tokens]
-    assert [token_slots[i] for i in layout.sampled] == [r.slot for r in layout.runs if r.samples]
-    for index in layout.sampled:
-        assert index + 1 == len(token_slots) or token_slots[index + 1] != token_slots[index]
+    places = [(r.slot, position) for r in layout.runs for position in range(r.start, r.end)]
+    wanted = [(r.slot, position) for r in layout.runs for position in range(r.end - r.samples, r.end)]
+    assert [places[index] for index in layout.sampled] == wanted
+
+
+def test_a_draft_is_what_stands_behind_the_first_sampled_token() -> None:
+    tokens = [5, 6, 7, 8]
+    assert [list(Run(1, 0, 0, tokens, samples).drafted) for samples in range(5)] == [
+        [],
+        [],
+        [8],
+        [7, 8],
+        [6, 7, 8],
+    ]
 
 
 @given(some_runs())
@@ -84,7 +94,13 @@ def test_scattered_slots_are_gathered() -> None:
     assert (group.slots, group.contiguous, group.cells) == ((0, 30), False, None)
 
 
-def test_single_tokens_come_first_and_long_runs_are_not_padded_to_short_ones() -> None:
+def test_short_runs_come_first_and_are_not_padded_to_long_ones() -> None:
     layout = lay_out([run(0, 0, 30), run(1, 8, 1), run(2, 0, 3), run(3, 0, 28)], CONTEXT)
-    assert [group.width for group in layout.groups] == [1, 3, 30]
+    assert [group.width for group in layout.groups] == [3, 30]
     assert [r.slot for r in layout.runs] == [1, 2, 0, 3]
+
+
+def test_drafts_of_different_lengths_in_neighbouring_slots_read_the_cache_in_place() -> None:
+    (group,) = lay_out([run(0, 20, 1), run(1, 30, 8), run(2, 9, 4)], CONTEXT).groups
+    assert (group.slots, group.contiguous, group.width) == ((0, 1, 2), True, 8)
+    assert group.cells == [0, *range(8, 16), *range(16, 20)]

@@ -1,3 +1,4 @@
+import itertools
 import random
 import threading
 from collections import Counter
@@ -21,6 +22,7 @@ from copydesk.inference.engine import (
 )
 from copydesk.inference.engine.native import NativeEngine
 from copydesk.inference.engine.native.layout import Run
+from tests.unit.engine.reference import imperfect
 
 VOCABULARY = 50
 LATER = 1e9
@@ -33,14 +35,19 @@ class Arithmetic:
         self.cache: dict[int, list[int]] = {}
         self.steps: list[list[Run]] = []
 
-    def run(self, runs: Sequence[Run]) -> dict[int, int]:
+    def run(self, runs: Sequence[Run]) -> dict[int, list[int]]:
         self.steps.append(list(runs))
         assert len({run.slot for run in runs}) == len(runs), "two requests share a slot"
         for run in runs:
             held = self.cache.setdefault(run.slot, [])
             assert run.start <= len(held), "a position was skipped"
+            assert all(0 <= token < VOCABULARY for token in run.tokens)
             held[run.start :] = run.tokens
-        return {run.slot: sum(self.cache[run.slot]) % VOCABULARY for run in runs if run.samples}
+        return {run.slot: self._sums(run) for run in runs if run.samples}
+
+    def _sums(self, run: Run) -> list[int]:
+        sums = [total % VOCABULARY for total in itertools.accumulate(self.cache[run.slot])]
+        return sums[-run.samples :]
 
 
 def expected(request: GenerateTokens, context: int) -> tuple[list[int], Finish]:
@@ -57,7 +64,15 @@ def expected(request: GenerateTokens, context: int) -> tuple[list[int], Finish]:
 class Bench:
     """An engine over `Arithmetic`, and what it delivered by request id."""
 
-    def __init__(self, *, slots: int = 2, queue: int = 3, context: int = 32, prefill_tokens: int = 8) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 2,
+        queue: int = 3,
+        context: int = 32,
+        prefill_tokens: int = 8,
+        draft_tokens: int = 0,
+    ) -> None:
         self.model = Arithmetic()
         self.ticks = iter(range(0, 10_000_000, 5))
         self.engine = NativeEngine(
@@ -67,6 +82,7 @@ class Bench:
             context=context,
             queue=queue,
             prefill_tokens=prefill_tokens,
+            draft_tokens=draft_tokens,
             clock=lambda: next(self.ticks) / 1000,
         )
         self.answers: dict[int, GeneratedTokens] = {}
@@ -78,6 +94,7 @@ class Bench:
         max_tokens: int = 4,
         *,
         stop_ids: Sequence[int] = (),
+        source: Sequence[int] = (),
         deadline: float = LATER,
         priority: Priority = Priority.INTERACTIVE,
     ) -> int:
@@ -87,7 +104,7 @@ class Bench:
             self.calls[box[0]] += 1
             self.answers[box[0]] = answer
 
-        request = GenerateTokens(prompt=prompt, max_tokens=max_tokens, stop_ids=list(stop_ids))
+        request = GenerateTokens(prompt, max_tokens, list(stop_ids), list(source))
         box.append(self.engine.submit(request, deadline=deadline, priority=priority, on_done=deliver))
         return box[0]
 
@@ -110,7 +127,7 @@ def test_a_request_is_answered_by_the_step_that_ends_it() -> None:
     assert bench.answers == {}
     assert bench.engine.step(0.0) is False
     assert bench.answers[number] == GeneratedTokens(
-        tokens=[7, 14, 28], finish=Finish.LENGTH, prompt_tokens=2, completion_tokens=3
+        tokens=[7, 14, 28], finish=Finish.LENGTH, prompt_tokens=2, completion_tokens=3, passes=3
     )
 
 
@@ -118,7 +135,7 @@ def test_a_stop_id_inside_the_prompt_stops_nothing() -> None:
     bench = Bench()
     number = bench.submit([1, 2, 7], max_tokens=3, stop_ids=[7, 20])
     bench.drain()
-    assert bench.answers[number] == GeneratedTokens([10], Finish.STOP, prompt_tokens=3, completion_tokens=2)
+    assert bench.answers[number] == GeneratedTokens([10], Finish.STOP, 3, 2, passes=2)
 
 
 def test_newcomers_join_between_steps_and_wait_for_a_slot_when_all_are_taken() -> None:
@@ -154,7 +171,7 @@ def test_a_running_request_ends_at_its_deadline_with_what_it_has() -> None:
     bench.engine.step(3.0)
     bench.engine.step(4.9)
     bench.engine.step(5.0)
-    assert bench.answers[late] == GeneratedTokens([1, 2], Finish.DEADLINE, prompt_tokens=1, completion_tokens=2)
+    assert bench.answers[late] == GeneratedTokens([1, 2], Finish.DEADLINE, 1, 2, passes=2)
     assert bench.answers[next_one].tokens == [2]
 
 
@@ -257,13 +274,14 @@ def test_the_load_counts_requests_and_times_steps() -> None:
     seed=st.integers(0, 2**32),
     slots=st.integers(1, 5),
     prefill_tokens=st.integers(1, 20),
+    draft_tokens=st.sampled_from([0, 1, 6, 100]),
     cancel=st.sampled_from([0.0, 0.3]),
 )
 def test_whatever_comes_and_goes_each_request_gets_its_own_answer_once(
-    seed: int, slots: int, prefill_tokens: int, cancel: float
+    seed: int, slots: int, prefill_tokens: int, draft_tokens: int, cancel: float
 ) -> None:
     rng = random.Random(seed)
-    bench = Bench(slots=slots, queue=100, prefill_tokens=prefill_tokens)
+    bench = Bench(slots=slots, queue=100, prefill_tokens=prefill_tokens, draft_tokens=draft_tokens)
     requests: dict[int, tuple[GenerateTokens, float]] = {}
     cancelled: set[int] = set()
     for now in range(60):
@@ -271,11 +289,16 @@ def test_whatever_comes_and_goes_each_request_gets_its_own_answer_once(
             prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 31))]
             stops = rng.sample(range(VOCABULARY), 5)
             deadline = rng.choice((LATER, now + rng.uniform(0, 20)))
-            limit = rng.randint(1, 12)
+            request = GenerateTokens(prompt, rng.randint(1, 12), stops)
             number = bench.submit(
-                prompt, limit, stop_ids=stops, deadline=deadline, priority=rng.choice(list(Priority))
+                prompt,
+                request.max_tokens,
+                stop_ids=stops,
+                source=imperfect(rng, expected(request, context=32)[0], VOCABULARY),
+                deadline=deadline,
+                priority=rng.choice(list(Priority)),
             )
-            requests[number] = GenerateTokens(prompt, limit, stops), deadline
+            requests[number] = request, deadline
         live = [number for number in requests if number not in bench.answers]
         if live and rng.random() < cancel:
             cancelled.add(number := rng.choice(live))
@@ -294,6 +317,68 @@ def test_whatever_comes_and_goes_each_request_gets_its_own_answer_once(
             assert (answer.tokens, answer.finish) == (tokens, finish)
         assert answer.tokens == tokens[: len(answer.tokens)]
         assert answer.completion_tokens == len(answer.tokens) + (answer.finish is Finish.STOP)
+        assert 0 <= answer.accepted <= min(answer.drafted, answer.completion_tokens)
+    assert all(sum(run.samples for run in step) <= slots + draft_tokens for step in bench.model.steps)
+
+
+def test_an_answer_that_repeats_its_source_takes_one_pass() -> None:
+    bench = Bench(prefill_tokens=32, draft_tokens=100)
+    number = bench.submit([3, 4], 20, stop_ids=[6, 48], source=[7, 14, 28, 6])
+    assert bench.engine.step(0.0) is False
+    assert bench.answers[number] == GeneratedTokens(
+        [7, 14, 28], Finish.STOP, prompt_tokens=2, completion_tokens=4, passes=1, drafted=3, accepted=3
+    )
+
+
+def test_after_an_edit_the_source_is_taken_up_again_where_the_answer_goes_on() -> None:
+    bench = Bench(prefill_tokens=32, draft_tokens=100)
+    number = bench.submit([3, 4], 20, stop_ids=[48], source=[7, 14, 11, 6, 12, 24])
+    bench.drain()
+    assert bench.answers[number] == GeneratedTokens(
+        tokens=[7, 14, 28, 6, 12, 24],
+        finish=Finish.STOP,
+        prompt_tokens=2,
+        completion_tokens=7,
+        passes=2,
+        drafted=6 + 3,
+        accepted=2 + 3,
+    )
+
+
+def test_without_a_source_what_followed_the_same_tokens_before_is_drafted() -> None:
+    bench = Bench(context=64, prefill_tokens=64, draft_tokens=100)
+    repeating = [25, 0, 25, 0]
+    number = bench.submit(repeating, 12)
+    bench.drain()
+    answer = bench.answers[number]
+    assert (answer.tokens, answer.finish) == expected(GenerateTokens(repeating, 12, []), context=64)
+    assert answer.passes < len(answer.tokens)
+    assert answer.accepted > 0
+
+
+@pytest.mark.parametrize("token", [-1, VOCABULARY, 2**64])
+def test_a_source_may_hold_what_no_prompt_may(token: int) -> None:
+    bench = Bench(prefill_tokens=32, draft_tokens=100)
+    number = bench.submit([3, 4], 4, source=[7, token, 28])
+    bench.drain()
+    assert bench.answers[number].tokens == [7, 14, 28, 6]
+
+
+def test_a_long_prompt_is_not_drafted_after_until_it_is_in() -> None:
+    bench = Bench(prefill_tokens=8, draft_tokens=100)
+    number = bench.submit([1] * 20, 3, source=[20, 40, 30])
+    bench.drain()
+    assert [(len(run.tokens), run.samples) for (run,) in bench.model.steps] == [(8, 0), (8, 0), (4 + 2, 3)]
+    answer = bench.answers[number]
+    assert (answer.tokens, answer.passes, answer.drafted, answer.accepted) == ([20, 40, 30], 3, 2, 2)
+
+
+def test_a_refuted_draft_leaves_nothing_behind_for_the_next_tenant_of_its_slot() -> None:
+    bench = Bench(slots=1, prefill_tokens=32, draft_tokens=100)
+    first = bench.submit([3, 4], 2, source=[8] * 20)
+    second = bench.submit([5], 3)
+    bench.drain()
+    assert (bench.answers[first].tokens, bench.answers[second].tokens) == ([7, 14], [5, 10, 20])
 
 
 def test_other_threads_may_submit_and_cancel_while_a_step_runs() -> None:

@@ -43,6 +43,7 @@ def test_an_engine_of_the_smallest_size_opens(slots: int, tmp_path: Path) -> Non
         ("slots", NativeOptions(slots=0)),
         ("queue", NativeOptions(queue=-1)),
         ("prefill_tokens", NativeOptions(prefill_tokens=0)),
+        ("draft_tokens", NativeOptions(draft_tokens=-1)),
         ("threads", NativeOptions(threads=-1)),
         ("slots", NativeOptions(slots=1 << 40)),
     ],

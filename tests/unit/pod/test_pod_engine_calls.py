@@ -20,6 +20,7 @@ from copydesk.inference.pod.metrics import EngineMetrics
 from copydesk.inference.pod.step_loop import StepLoop
 
 LIMIT = 4
+ANSWER = GeneratedTokens([7], Finish.STOP, prompt_tokens=3, completion_tokens=2, passes=4, drafted=6, accepted=1)
 
 
 class HeldEngine:
@@ -53,7 +54,7 @@ class HeldEngine:
     def step(self, now: float) -> bool:
         while self._ending:
             request_id, finish = self._ending.pop(0)
-            self._held.pop(request_id)(GeneratedTokens([7], finish, prompt_tokens=3, completion_tokens=2))
+            self._held.pop(request_id)(msgspec.structs.replace(ANSWER, finish=finish))
         return False
 
     def load(self) -> Load:
@@ -127,19 +128,25 @@ async def bench(metrics: EngineMetrics) -> AsyncIterator[Bench]:
     assert bench.steps.stop(5.0)
 
 
+COUNTED = ("prompt_tokens", "completion_tokens", "passes", "drafted_tokens", "accepted_tokens")
+
+
+def counted(name: str) -> float:
+    return REGISTRY.get_sample_value(f"copydesk_inference_{name}_total") or 0.0
+
+
 def payload(prompt: int = 3) -> bytes:
     return msgspec.msgpack.encode(GenerateTokens(prompt=[1] * prompt, max_tokens=4, stop_ids=[2]))
 
 
 async def test_an_answer_of_the_engine_is_the_reply_to_the_call(bench: Bench) -> None:
-    before = REGISTRY.get_sample_value("copydesk_inference_completion_tokens_total") or 0.0
+    before = [counted(name) for name in COUNTED]
     bench.call(1, payload())
     response = await bench.end(1, Finish.STOP)
     assert response.status is Status.OK
-    assert msgspec.msgpack.decode(response.payload, type=GeneratedTokens) == GeneratedTokens(
-        [7], Finish.STOP, 3, 2
-    )
-    assert REGISTRY.get_sample_value("copydesk_inference_completion_tokens_total") == before + 2
+    assert msgspec.msgpack.decode(response.payload, type=GeneratedTokens) == ANSWER
+    grown = [counted(name) - earlier for name, earlier in zip(COUNTED, before, strict=True)]
+    assert grown == [3, 2, 4, 6, 1]
 
 
 async def test_the_deadline_of_the_call_is_the_engines(bench: Bench) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from copydesk.common.settings import load_settings
-from copydesk.inference.settings import Dtype, InferenceSettings
+from copydesk.inference.settings import Draft, Dtype, InferenceSettings
 
 
 @pytest.fixture(autouse=True)
@@ -17,13 +17,15 @@ def test_a_model_directory_is_all_that_must_be_set(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COPYDESK_INFERENCE_MODEL_DIR", "/models/gec-en")
     settings = load_settings(InferenceSettings)
     assert settings.model_dir == Path("/models/gec-en")
-    assert (settings.host, settings.port, settings.dtype) == ("127.0.0.1", 0, Dtype.AUTO)
+    assert (settings.host, settings.port) == ("127.0.0.1", 0)
+    assert (settings.dtype, settings.draft) == (Dtype.AUTO, Draft.AUTO)
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
         ("DTYPE", "float16", "'auto', 'float32' or 'bfloat16'"),
+        ("DRAFT", "on", "'auto' or 'off'"),
         ("PORT", "70000", "less than or equal to 65535"),
         ("SLOTS", "0", "greater than or equal to 1"),
         ("MODEL", "gec.en", "'gec.en' is no valid name"),

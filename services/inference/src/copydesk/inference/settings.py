@@ -22,6 +22,13 @@ class Dtype(enum.StrEnum):
     BFLOAT16 = "bfloat16"
 
 
+class Draft(enum.StrEnum):
+    """Whether the engine guesses the tokens to come and verifies several in one pass."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
 class LogLevel(enum.StrEnum):
     """The least severe event that is logged."""
 
@@ -83,6 +90,12 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default=Dtype.AUTO,
         description="Arithmetic of the engine: auto, float32 or bfloat16. auto: bfloat16 where the processor has "
         "instructions for it, which halves time and memory, else float32.",
+    )
+    draft: Draft = Field(
+        default=Draft.AUTO,
+        description="Whether the engine drafts tokens from the sentence or from what it has read, and verifies "
+        "several in one pass: auto or off. auto: as many as the load lets it, which shortens every answer; off is "
+        "for comparison.",
     )
     slots: int = Field(
         default=32,

@@ -39,7 +39,7 @@ class EncodedSentence:
 
     def request(self) -> GenerateTokens:
         """What to ask the engine."""
-        return GenerateTokens(prompt=self.prompt, max_tokens=self.max_tokens, stop_ids=self.stop_ids)
+        return GenerateTokens(self.prompt, self.max_tokens, self.stop_ids, source=self.source)
 
     def keep(self, outcome: Outcome, completion_tokens: int = 0) -> CorrectedSentence:
         """The sentence as it was, and why."""

@@ -28,21 +28,29 @@ class Finish(enum.StrEnum):
 class GenerateTokens(msgspec.Struct, frozen=True, array_like=True, tag="generate"):
     """Continue `prompt` greedily by at most `max_tokens`, up to the first of `stop_ids`.
 
-    Stop ids are looked for in generated tokens only: a prompt may well end with one.
+    Stop ids are looked for in generated tokens only: a prompt may well end with one. `source` is what the answer
+    is expected to repeat for the most part; it can make the answer come sooner, but never another one.
     """
 
     prompt: list[int]
     max_tokens: int
     stop_ids: list[int]
+    source: list[int] = []
 
 
 class GeneratedTokens(msgspec.Struct, frozen=True, array_like=True, tag="generated"):
-    """The answer: `tokens` without the stop token, which `completion_tokens` does count."""
+    """The answer: `tokens` without the stop token, which `completion_tokens` does count.
+
+    It took `passes` of the model, which verified `drafted` guessed tokens and found `accepted` of them right.
+    """
 
     tokens: list[int]
     finish: Finish
     prompt_tokens: int
     completion_tokens: int
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 OnDone = Callable[[GeneratedTokens], None]

@@ -88,6 +88,5 @@ class EngineCalls:
             call.fail(Status.CANCELLED, Fault("cancelled", "the request was cancelled"))
             return
         self._request_seconds += _SMOOTHING * (self._clock() - began - self._request_seconds)
-        self._metrics.prompt_tokens.inc(result.prompt_tokens)
-        self._metrics.completion_tokens.inc(result.completion_tokens)
+        self._metrics.answered(result)
         call.reply(self._encoder.encode(result))

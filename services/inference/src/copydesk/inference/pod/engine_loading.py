@@ -6,7 +6,7 @@ from copydesk.inference.checkpoint.errors import CheckpointError
 from copydesk.inference.checkpoint.manifest import read_digest
 from copydesk.inference.engine import Engine
 from copydesk.inference.pod.failure import CannotStartError
-from copydesk.inference.settings import InferenceSettings
+from copydesk.inference.settings import Draft, InferenceSettings
 
 
 def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
@@ -16,6 +16,7 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
     """
     # Here, so that what only reads this module's name does not pay for torch.
     from copydesk.inference.engine.native import (
+        DRAFT_TOKENS,
         InvalidOptionError,
         ModelError,
         NativeOptions,
@@ -28,6 +29,7 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
         slots=settings.slots,
         context=settings.context,
         queue=settings.queue,
+        draft_tokens=DRAFT_TOKENS if settings.draft is Draft.AUTO else 0,
         threads=settings.thread_count(),
     )
     try:

@@ -14,6 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc.frames import Load, Status
 from copydesk.common.telemetry import serve_metrics
+from copydesk.inference.engine import GeneratedTokens
 from copydesk.inference.pod.failure import CannotStartError
 
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -28,12 +29,29 @@ class EngineMetrics:
         self.step_seconds = Histogram(
             "copydesk_inference_step_seconds", "Duration of an engine step.", buckets=_STEP_BUCKETS
         )
-        self.prompt_tokens = Counter(
+        self._prompt_tokens = Counter(
             "copydesk_inference_prompt_tokens", "Prompt tokens of the requests that were answered."
         )
-        self.completion_tokens = Counter(
+        self._completion_tokens = Counter(
             "copydesk_inference_completion_tokens", "Tokens generated for the requests that were answered."
         )
+        self._passes = Counter(
+            "copydesk_inference_passes", "Passes of the model that the requests took which were answered."
+        )
+        self._drafted_tokens = Counter(
+            "copydesk_inference_drafted_tokens", "Tokens guessed and verified for the requests that were answered."
+        )
+        self._accepted_tokens = Counter(
+            "copydesk_inference_accepted_tokens", "Guessed tokens that turned out to be right."
+        )
+
+    def answered(self, result: GeneratedTokens) -> None:
+        """Count one request that was answered."""
+        self._prompt_tokens.inc(result.prompt_tokens)
+        self._completion_tokens.inc(result.completion_tokens)
+        self._passes.inc(result.passes)
+        self._drafted_tokens.inc(result.drafted)
+        self._accepted_tokens.inc(result.accepted)
 
 
 class WorkerMetrics:

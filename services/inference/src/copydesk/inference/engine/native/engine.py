@@ -24,7 +24,7 @@ from copydesk.inference.engine.interface import (
     QueueFullError,
     UnknownTokenError,
 )
-from copydesk.inference.engine.native.generation import Generation
+from copydesk.inference.engine.native.generation import Generation, Limits
 from copydesk.inference.engine.native.layout import Run
 from copydesk.inference.engine.native.schedule import admissions, overdue, plan
 
@@ -35,8 +35,8 @@ _Ended = list[tuple[Generation, Finish]]
 class Runner(Protocol):
     """What computes a step: a device, or in tests a table."""
 
-    def run(self, runs: Sequence[Run]) -> dict[int, int]:
-        """Run one step; return the next token by slot, for each run that samples."""
+    def run(self, runs: Sequence[Run]) -> dict[int, list[int]]:
+        """Run one step; return by slot the next token after each of a run's last `samples` tokens."""
         ...
 
 
@@ -55,14 +55,16 @@ class NativeEngine:
         context: int,
         queue: int,
         prefill_tokens: int,
+        draft_tokens: int,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.context = context
         self.capacity = slots
         self.queue = queue
-        self._vocabulary = vocabulary
+        self._limits = Limits(context, vocabulary)
         self._runner = runner
         self._prefill_tokens = prefill_tokens
+        self._draft_tokens = draft_tokens
         self._clock = clock
         self._lock = threading.Lock()  # over everything below; never held while the runner or a callback runs
         self._ids = itertools.count(1)
@@ -79,7 +81,7 @@ class NativeEngine:
             if len(self._waiting) >= self.queue + len(self._free):
                 raise QueueFullError(self.queue)
             request_id = next(self._ids)
-            self._waiting[request_id] = Generation(request_id, request, deadline, priority, on_done)
+            self._waiting[request_id] = Generation(request_id, request, deadline, priority, on_done, self._limits)
             return request_id
 
     def cancel(self, request_id: int) -> None:
@@ -94,7 +96,7 @@ class NativeEngine:
         with self._lock:
             ended = self._sweep(now)
             self._admit()
-            runs = plan(self._running.values(), self._prefill_tokens)
+            runs = plan(self._running.values(), self._prefill_tokens, self._draft_tokens)
         _deliver(ended)
         if runs:
             self._advance(runs)
@@ -119,8 +121,8 @@ class NativeEngine:
         if request.max_tokens < 1:
             raise InvalidMaxTokensError(request.max_tokens)
         for token in (min(request.prompt), max(request.prompt)):
-            if not 0 <= token < self._vocabulary:
-                raise UnknownTokenError(token, self._vocabulary)
+            if not 0 <= token < self._limits.vocabulary:
+                raise UnknownTokenError(token, self._limits.vocabulary)
 
     def _sweep(self, now: float) -> _Ended:
         ended = [(generation, Finish.CANCELLED) for generation in self._cancelled.values()]
@@ -151,12 +153,11 @@ class NativeEngine:
             ended = self._apply(runs, tokens)
         _deliver(ended)
 
-    def _apply(self, runs: Sequence[Run], tokens: dict[int, int]) -> _Ended:
+    def _apply(self, runs: Sequence[Run], tokens: dict[int, list[int]]) -> _Ended:
         ended: _Ended = []
         for run in runs:
             generation = self._running[run.request_id]
-            generation.cached += len(run.tokens)
-            finish = generation.accept(tokens[run.slot], self.context) if run.samples else None
+            finish = generation.advance(run, tokens[run.slot] if run.samples else ())
             if finish is not None:
                 self._release(generation)
                 ended.append((generation, finish))

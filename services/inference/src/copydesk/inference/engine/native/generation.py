@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine.interface import Finish, GeneratedTokens, GenerateTokens, OnDone
+from copydesk.inference.engine.native.draft import (
+    Course,
+    agreement,
+    from_history,
+    from_source,
+    outset,
+    proceed,
+    usable,
+)
+from copydesk.inference.engine.native.layout import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine allows any request: tokens in all, and how many different ones there are."""
+
+    context: int
+    vocabulary: int
 
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """`cached` counts the tokens, prompt first, whose keys and values are in the slot already."""
+    """`cached` counts the tokens, prompt first, whose keys and values are in the slot already.
+
+    Behind them the slot may hold those of refuted drafts, until the tokens that take their place are fed.
+    """
 
     id: int
     request: GenerateTokens
     deadline: float
     priority: Priority
     on_done: OnDone
+    limits: Limits
     slot: int = -1
     cached: int = 0
     tokens: list[int] = field(default_factory=list)
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    _course: Course = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._course = outset(self.request.source)
 
     @property
     def pending(self) -> int:
         """How many known tokens are not in the cache yet: more than one only while the prompt goes in."""
         return len(self.request.prompt) + len(self.tokens) - self.cached
+
+    @property
+    def room(self) -> int:
+        """How many tokens more it may make."""
+        made = len(self.tokens)
+        return min(self.request.max_tokens - made, self.limits.context - len(self.request.prompt) - made)
 
     def next_tokens(self, count: int) -> list[int]:
         """The first `count` of the pending tokens."""
@@ -34,14 +70,38 @@ class Generation:
             return self.tokens[start : start + count]
         return prompt[self.cached : self.cached + count]
 
-    def accept(self, token: int, context: int) -> Finish | None:
-        """Take the next token, and say whether it was the last."""
-        if token in self.request.stop_ids:
-            return Finish.STOP
-        self.tokens.append(token)
-        length = len(self.request.prompt) + len(self.tokens)
-        if len(self.tokens) >= self.request.max_tokens or length >= context:
-            return Finish.LENGTH
+    def draft(self, free: int, most: int) -> list[int]:
+        """Guess at the tokens after the known ones: `free` cost next to nothing, `most` is the limit.
+
+        Less than `most` where the answer may not get that long: the model always adds a token of its own.
+        """
+        count = min(max(self._course.window, free), most, self.room - 1)
+        if count <= 0:
+            return []
+        request = self.request
+        if request.source:
+            guess = from_source(request.source, self._course.position, count)
+        else:
+            guess = from_history(request.prompt + self.tokens, count)
+        return usable(guess, request.stop_ids, self.limits.vocabulary)
+
+    def advance(self, run: Run, sampled: Sequence[int]) -> Finish | None:
+        """Take what a step made of a run of this request, and say whether it was the last."""
+        draft = run.drafted
+        accepted = agreement(draft, sampled)
+        self.passes += 1
+        self.drafted += len(draft)
+        self.accepted += accepted
+        self.cached += len(run.tokens) - len(draft) + accepted
+        if not sampled:
+            return None
+        for token in sampled[: accepted + 1]:
+            finish = self._accept(token)
+            if finish is not None:
+                return finish
+        self._course = proceed(
+            self._course, self.request.source, self.tokens, drafted=len(draft), accepted=accepted
+        )
         return None
 
     def finish(self, finish: Finish) -> None:
@@ -52,5 +112,14 @@ class Generation:
                 finish=finish,
                 prompt_tokens=len(self.request.prompt),
                 completion_tokens=len(self.tokens) + (finish is Finish.STOP),
+                passes=self.passes,
+                drafted=self.drafted,
+                accepted=self.accepted,
             )
         )
+
+    def _accept(self, token: int) -> Finish | None:
+        if token in self.request.stop_ids:
+            return Finish.STOP
+        self.tokens.append(token)
+        return None if self.room > 0 else Finish.LENGTH

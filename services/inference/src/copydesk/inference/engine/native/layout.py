@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 _REACH_STEP = 32  # attention reads a multiple of this many positions: few distinct shapes, little waste
+_SHORT = 3  # runs of up to 2 ** 3 tokens, drafts and single ones: padding them is cheaper than attending apart
 _SPAN_WASTE = 1.5  # reading idle slots in between is cheaper than gathering, up to this ratio
 
 
@@ -19,19 +20,25 @@ _SPAN_WASTE = 1.5  # reading idle slots in between is cheaper than gathering, up
 class Run:
     """New tokens of one request: they go to `slot` from position `start` on.
 
-    With `samples`, the token that follows the last of them is wanted.
+    Wanted are the tokens that follow each of the last `samples` of them. Of these all but the first are a draft:
+    known only if the model chooses them too.
     """
 
     request_id: int
     slot: int
     start: int
     tokens: Sequence[int]
-    samples: bool
+    samples: int
 
     @property
     def end(self) -> int:
         """The position after the last token."""
         return self.start + len(self.tokens)
+
+    @property
+    def drafted(self) -> Sequence[int]:
+        """The tokens that are a draft."""
+        return self.tokens[len(self.tokens) + 1 - self.samples :] if self.samples else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Layout:
 
 
 def lay_out(runs: Iterable[Run], context: int) -> Layout:
-    """Order runs by length and slot, and group them: single tokens, then by powers of two."""
+    """Order runs by length and slot, and group them: short ones, then by powers of two."""
     ordered = sorted(runs, key=lambda run: (_bucket(run), run.slot))
     groups: list[Group] = []
     first = 0
@@ -76,15 +83,15 @@ def lay_out(runs: Iterable[Run], context: int) -> Layout:
 
 
 def _bucket(run: Run) -> int:
-    return (len(run.tokens) - 1).bit_length()
+    return max(_SHORT, (len(run.tokens) - 1).bit_length())
 
 
 def _sampled(ordered: Sequence[Run]) -> list[int]:
-    last, sampled = -1, []
+    end = 0
+    sampled: list[int] = []
     for run in ordered:
-        last += len(run.tokens)
-        if run.samples:
-            sampled.append(last)
+        end += len(run.tokens)
+        sampled += range(end - run.samples, end)
     return sampled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -36,23 +37,23 @@ class TorchRunner:
             self._cache = SlotCache(config, slots, context, dtype, device)
             self._rope = rope_table(config.rope, config.head_dim, context, dtype, device)
 
-    def run(self, runs: Sequence[Run]) -> dict[int, int]:
-        """Run one step; return the likeliest next token by slot, for each run that samples."""
+    def run(self, runs: Sequence[Run]) -> dict[int, list[int]]:
+        """Run one step; return by slot the likeliest next token after each position that is sampled."""
         layout = lay_out(runs, self._context)
         with torch.inference_mode():
             logits = self._logits(layout)
             # max() finds the first of the largest too, several times faster than argmax() on a processor.
             tokens = logits.max(-1).indices.tolist() if layout.sampled else []
-        slots = (run.slot for run in layout.runs if run.samples)
-        return dict(zip(slots, tokens, strict=True))
+        chosen = iter(tokens)
+        return {run.slot: list(islice(chosen, run.samples)) for run in layout.runs if run.samples}
 
     def logits(self, runs: Sequence[Run]) -> dict[int, torch.Tensor]:
-        """The same, but return the scores [vocabulary] instead: to judge one engine by another."""
+        """The same, but return the scores [samples, vocabulary] instead: to judge one engine by another."""
         layout = lay_out(runs, self._context)
+        sampling = [run for run in layout.runs if run.samples]
         with torch.inference_mode():
-            rows = self._logits(layout)
-        slots = (run.slot for run in layout.runs if run.samples)
-        return dict(zip(slots, rows, strict=True))
+            rows = torch.split(self._logits(layout), [run.samples for run in sampling])
+        return {run.slot: scores for run, scores in zip(sampling, rows, strict=True)}
 
     def _logits(self, layout: Layout) -> torch.Tensor:
         step = build_step(layout, self._cache, self._rope, self._config.group)
