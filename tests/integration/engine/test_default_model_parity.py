@@ -138,7 +138,7 @@ def test_drafts_change_no_float32_answer_and_save_most_passes(
     directory: Path, model: Any, requests: list[GenerateTokens]
 ) -> None:
     corrector = Corrector.load(directory)
-    asked = requests + [corrector.encode(sentence).request() for sentence in sentences()]
+    asked = requests + [corrector.encode(sentence).request() for sentence in sentences(80)]
     plain = answers(directory, Precision.FLOAT32, asked, draft_tokens=0)
     drafted = answers(directory, Precision.FLOAT32, asked)
     differing = [index for index in range(len(asked)) if plain[index].tokens != drafted[index].tokens]
@@ -148,7 +148,7 @@ def test_drafts_change_no_float32_answer_and_save_most_passes(
     assert sum(answer.passes for answer in plain) == sum(answer.completion_tokens for answer in plain)
     assert sum(answer.passes for answer in drafted) < 0.5 * sum(answer.completion_tokens for answer in drafted)
     unchanged = [a for q, a in zip(asked, drafted, strict=True) if a.tokens == q.source]
-    assert len(unchanged) > 50
+    assert len(unchanged) > len(asked) // 5
     assert sum(answer.passes for answer in unchanged) < 2 * len(unchanged)
 
 
