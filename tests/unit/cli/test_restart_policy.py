@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from copydesk.cli.fleet.plan import ChildSpec, Role
 from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, describe_exit, stop_phases
 
-BACKOFF = Backoff(first=0.2, factor=2.0, cap=15.0, healthy_after=30.0, early_limit=5)
+BACKOFF = Backoff(first=0.2, cap=15.0, healthy_after=30.0, early_limit=5)
 
 
 def ended(code: int = -9, failures: int = 0, healthy_s: float = 1.0, ever_up: bool = True) -> Ended:

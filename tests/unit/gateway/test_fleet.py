@@ -58,7 +58,7 @@ async def test_a_lost_connection_ends_eligibility_and_is_made_again(desk: Desk) 
 async def test_word_that_a_pod_is_ready_cuts_the_wait_before_the_next_attempt(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copydesk.gateway.pod.backoff_seconds", lambda attempt, random: 3600.0)
+    monkeypatch.setattr("copydesk.gateway.pod.backoff_seconds", lambda attempt, **_: 3600.0)
     pod = await desk.pod("a")
     gateway = await desk.gateway()
     gateway.fleet.apply(snapshot(pod.endpoint(EndpointState.WARMING)))

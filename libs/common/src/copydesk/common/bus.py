@@ -24,6 +24,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.errors import Error as NatsError
 
+from copydesk.common.backoff import backoff_seconds
 from copydesk.common.errors import CopydeskError
 from copydesk.common.telemetry import get_logger
 
@@ -69,8 +70,7 @@ def reconnect_delay(attempt: int, chance: float) -> float:
 
     Doubles up to a limit, and half of it is jitter, so that a fleet that lost its server does not return as one.
     """
-    longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(attempt, 16))
-    return longest * (0.5 + chance / 2)
+    return backoff_seconds(attempt, first=FIRST_DELAY_SECONDS, cap=LONGEST_DELAY_SECONDS, share=chance)
 
 
 class Subscription(Generic[T]):

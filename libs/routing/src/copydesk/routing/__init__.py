@@ -1,6 +1,5 @@
 """Routing decisions: pure functions and small state machines, with time and randomness passed in."""
 
-from copydesk.routing.backoff import backoff_seconds
 from copydesk.routing.budget import RetryBudget
 from copydesk.routing.choice import Candidate, choose
 from copydesk.routing.ewma import PeakEwma
@@ -19,7 +18,6 @@ __all__ = [
     "Standing",
     "Ticket",
     "Verdict",
-    "backoff_seconds",
     "better",
     "choose",
     "hear",

@@ -7,11 +7,14 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from copydesk.common.backoff import backoff_seconds
 from copydesk.common.messages import Endpoint, EndpointState
 from copydesk.common.rpc import Channel, Load, RpcConnectError, RpcHandshakeError, RpcPingError, TcpAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.routing import HeardLoad, Ledger, Standing, backoff_seconds
+from copydesk.routing import HeardLoad, Ledger, Standing
 
+FIRST_RETRY_SECONDS = 0.05
+LONGEST_RETRY_SECONDS = 2.0
 STABLE_SECONDS = 5.0
 """A connection that held this long resets the back-off."""
 
@@ -124,7 +127,10 @@ class Pod:
                 since = self._loop.time()
                 await self._watch(channel)
                 attempt = 0 if self._loop.time() - since >= STABLE_SECONDS else attempt
-            await self._pause(backoff_seconds(attempt, random=self._dialling.random))
+            share = self._dialling.random()
+            await self._pause(
+                backoff_seconds(attempt, first=FIRST_RETRY_SECONDS, cap=LONGEST_RETRY_SECONDS, share=share)
+            )
 
     async def _open(self, attempt: int) -> Channel | None:
         dialling = self._dialling

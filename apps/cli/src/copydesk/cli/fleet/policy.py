@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from copydesk.cli.fleet.plan import ChildSpec, Role
+from copydesk.common.backoff import backoff_seconds
 
 STOP_ORDER = (Role.GATEWAY, Role.POD, Role.EDS, Role.NATS)
 """From the front to the back: a gateway that drains needs its pods, pods that drain tell it through NATS."""
@@ -17,12 +18,11 @@ class Backoff:
     """How long to wait before a restart, in seconds.
 
     The first restart comes at once for a person's eyes, since most deaths are single ones; each further one
-    waits `factor` times as long, up to `cap`. `healthy_after` seconds in service clear the account.
+    waits twice as long, up to `cap`. `healthy_after` seconds in service clear the account.
     `early_limit` deaths without ever having been in service mean that it cannot start at all.
     """
 
     first: float = 0.2
-    factor: float = 2.0
     cap: float = 15.0
     healthy_after: float = 30.0
     early_limit: int = 5
@@ -32,9 +32,7 @@ class Backoff:
 
         The jitter keeps children that died together from coming back together.
         """
-        # The exponent is bounded, so that months of failures cannot overflow a float.
-        full = min(self.cap, self.first * self.factor ** min(failures - 1, 64))
-        return full * (1.0 - 0.5 * jitter)
+        return backoff_seconds(failures - 1, first=self.first, cap=self.cap, share=1.0 - jitter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from copydesk.common.backoff import backoff_seconds
 from copydesk.common.messages import EndpointState
 
 PERMANENT_FAILURE = 2
@@ -43,8 +44,8 @@ def plan_restart(policy: Backoff, *, failures: int, lived: float, chance: float)
     together.
     """
     in_a_row = 1 if lived >= policy.healthy_after else failures + 1
-    longest = min(policy.cap, policy.first * 2.0 ** min(in_a_row - 1, 32))
-    return Restart(failures=in_a_row, delay=longest * (1.0 - chance / 2.0))
+    delay = backoff_seconds(in_a_row - 1, first=policy.first, cap=policy.cap, share=1.0 - chance)
+    return Restart(failures=in_a_row, delay=delay)
 
 
 @dataclass(frozen=True, slots=True)
