@@ -19,8 +19,11 @@ SUBJECT_ROOT = "copydesk.v1"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class InvalidNameError(CopydeskError):
-    """A model or pod name that cannot stand in a subject: it carries the name."""
+class InvalidNameError(CopydeskError, ValueError):
+    """A model or pod name that cannot stand in a subject: it carries the name.
+
+    Also a `ValueError`, so that settings can be validated by `subject_token` as it is.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

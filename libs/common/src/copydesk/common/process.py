@@ -86,6 +86,14 @@ def _on_signal(stop: asyncio.Future[signal.Signals], signum: signal.Signals) -> 
     stop.set_result(signum)
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal, for people: `SIGKILL`, or `signal 63` for one that has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end on a uvloop event loop."""
     return uvloop.run(main)

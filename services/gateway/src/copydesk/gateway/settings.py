@@ -13,13 +13,6 @@ from copydesk.common.settings import ServiceSettings
 from copydesk.gateway.limits import Limits
 
 
-def _model_name(name: str) -> str:
-    try:
-        return subject_token(name)
-    except Exception as error:
-        raise ValueError(str(error)) from None
-
-
 class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     """Everything that can be set, each with its unit and the reason for its default."""
 
@@ -35,7 +28,7 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     nats_token: SecretStr = Field(
         default=SecretStr(""), description="token for NATS; empty because the local one asks none"
     )
-    model: Annotated[str, AfterValidator(_model_name)] = Field(
+    model: Annotated[str, AfterValidator(subject_token)] = Field(
         default="gec-en", description="name of the model served"
     )
     rpc_token: SecretStr = Field(

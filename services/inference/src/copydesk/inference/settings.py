@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr, field_validator
 
-from copydesk.common.messages import InvalidNameError, subject_token
+from copydesk.common.messages import subject_token
 from copydesk.common.settings import ServiceSettings
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
@@ -174,12 +174,7 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     @field_validator("model", "pod")
     @classmethod
     def _stands_in_a_subject(cls, name: str) -> str:
-        if not name:
-            return name
-        try:
-            return subject_token(name)
-        except InvalidNameError as error:
-            raise ValueError(str(error)) from error
+        return subject_token(name) if name else name
 
     @field_validator("model")
     @classmethod

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from copydesk.cli.fleet.plan import ChildSpec, Role
 from copydesk.common.backoff import backoff_seconds
+from copydesk.common.process import signal_name
 
 STOP_ORDER = (Role.GATEWAY, Role.POD, Role.EDS, Role.NATS)
 """From the front to the back: a gateway that drains needs its pods, pods that drain tell it through NATS."""
@@ -80,10 +80,7 @@ def describe_exit(code: int) -> str:
     """Put an exit code into words."""
     if code >= 0:
         return f"exited with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
+    return f"was killed by {signal_name(-code)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ Pure functions over data; the supervisor passes in time and chance.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from copydesk.common.backoff import backoff_seconds
 from copydesk.common.messages import EndpointState
+from copydesk.common.process import signal_name
 
 PERMANENT_FAILURE = 2
 """The exit code of a child that would fail in the same way again: a bad setting, a bad model."""
@@ -79,7 +79,4 @@ def describe_exit(returncode: int) -> str:
     """Put the return code of a process into words."""
     if returncode >= 0:
         return f"exit code {returncode}"
-    try:
-        return f"killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"killed by signal {-returncode}"
+    return f"killed by {signal_name(-returncode)}"
