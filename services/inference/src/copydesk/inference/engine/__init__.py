@@ -4,29 +4,39 @@ This package itself imports no torch, so that RPC workers can use its types; `en
 """
 
 from copydesk.inference.engine.interface import (
+    DeadlineUnreachableError,
     EmptyPromptError,
     Engine,
     Finish,
     GeneratedTokens,
     GenerateTokens,
     InvalidMaxTokensError,
+    InvalidSamplingError,
     OnDone,
+    OnTokens,
+    OverloadedError,
     PromptTooLongError,
     QueueFullError,
     RequestError,
+    Sampling,
     UnknownTokenError,
 )
 
 __all__ = [
+    "DeadlineUnreachableError",
     "EmptyPromptError",
     "Engine",
     "Finish",
     "GenerateTokens",
     "GeneratedTokens",
     "InvalidMaxTokensError",
+    "InvalidSamplingError",
     "OnDone",
+    "OnTokens",
+    "OverloadedError",
     "PromptTooLongError",
     "QueueFullError",
     "RequestError",
+    "Sampling",
     "UnknownTokenError",
 ]

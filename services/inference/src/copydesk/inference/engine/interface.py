@@ -25,17 +25,49 @@ class Finish(enum.StrEnum):
     DEADLINE = "deadline"
 
 
+class Sampling(msgspec.Struct, frozen=True, array_like=True):
+    """How the next token is chosen from the model's scores, with the names and the meaning of the OpenAI API.
+
+    `temperature` 0 takes the likeliest. `top_k` 0, `top_p` 1 and `min_p` 0 keep every token in the running;
+    `min_p` is relative to the likeliest. `presence_penalty` and `frequency_penalty` concern generated tokens,
+    `repetition_penalty` (1 is none) those of the prompt too. The same `seed` gives the same answer, whatever else
+    the engine has to do.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the largest of the scores as they are decides, so that nobody needs to see the others."""
+        return (
+            self.temperature == 0.0
+            and self.presence_penalty == 0.0
+            and self.frequency_penalty == 0.0
+            and self.repetition_penalty == 1.0
+        )
+
+
 class GenerateTokens(msgspec.Struct, frozen=True, array_like=True, tag="generate"):
-    """Continue `prompt` greedily by at most `max_tokens`, up to the first of `stop_ids`.
+    """Continue `prompt` by at most `max_tokens`, up to the first of `stop_ids`.
 
     Stop ids are looked for in generated tokens only: a prompt may well end with one. `source` is what the answer
-    is expected to repeat for the most part; it can make the answer come sooner, but never another one.
+    is expected to repeat for the most part; it can make the answer come sooner, but never another one. With
+    `stream`, tokens are handed on as they are made.
     """
 
     prompt: list[int]
     max_tokens: int
     stop_ids: list[int]
     source: list[int] = []
+    sampling: Sampling = Sampling()
+    stream: bool = False
 
 
 class GeneratedTokens(msgspec.Struct, frozen=True, array_like=True, tag="generated"):
@@ -54,6 +86,7 @@ class GeneratedTokens(msgspec.Struct, frozen=True, array_like=True, tag="generat
 
 
 OnDone = Callable[[GeneratedTokens], None]
+OnTokens = Callable[[list[int]], None]
 
 
 class RequestError(CopydeskError):
@@ -62,8 +95,37 @@ class RequestError(CopydeskError):
     code = "invalid_request"
 
 
-class QueueFullError(RequestError):
-    """As many requests are waiting as may wait (`limit`). It is back-pressure, not the request's fault."""
+class InvalidSamplingError(RequestError):
+    """The sampling parameter `parameter` has a value that means nothing."""
+
+    code = "invalid_sampling"
+
+    def __init__(self, parameter: str, value: float, expected: str) -> None:
+        self.parameter = parameter
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{parameter} is {value}; expected {expected}")
+
+
+class OverloadedError(RequestError):
+    """The engine has too much to do. It is back-pressure, not the request's fault."""
+
+    code = "overloaded"
+
+
+class DeadlineUnreachableError(OverloadedError):
+    """What waits already takes about `wait` seconds, longer than the `remaining` ones until the deadline."""
+
+    code = "deadline_unreachable"
+
+    def __init__(self, wait: float, remaining: float) -> None:
+        self.wait = wait
+        self.remaining = remaining
+        super().__init__(f"it would take about {wait:.2f} s, and {remaining:.2f} s are left until its deadline")
+
+
+class QueueFullError(OverloadedError):
+    """As many requests are waiting as may wait (`limit`)."""
 
     code = "queue_full"
 
@@ -134,11 +196,20 @@ class Engine(Protocol):
         """How many more may wait for their turn."""
         ...
 
-    def submit(self, request: GenerateTokens, *, deadline: float, priority: Priority, on_done: OnDone) -> int:
+    def submit(
+        self,
+        request: GenerateTokens,
+        *,
+        deadline: float,
+        priority: Priority,
+        on_done: OnDone,
+        on_tokens: OnTokens | None = None,
+    ) -> int:
         """Take a request and return its id, or raise a `RequestError`.
 
-        `on_done` is called exactly once, from within `step` and on its thread, whatever ends the request; it
-        must neither block nor raise. An answer that would run past `context` ends with `Finish.LENGTH`.
+        `on_done` is called exactly once, from within `step` and on its thread, whatever ends the request; before
+        it, for a request with `stream`, `on_tokens` with the tokens of each step. Neither may block or raise. An
+        answer that would run past `context` ends with `Finish.LENGTH`.
         """
         ...
 

@@ -21,7 +21,7 @@ class Run:
     """New tokens of one request: they go to `slot` from position `start` on.
 
     Wanted are the tokens that follow each of the last `samples` of them. Of these all but the first are a draft:
-    known only if the model chooses them too.
+    known only if the model chooses them too. With `scores`, wanted are the model's scores there instead.
     """
 
     request_id: int
@@ -29,6 +29,7 @@ class Run:
     start: int
     tokens: Sequence[int]
     samples: int
+    scores: bool = False
 
     @property
     def end(self) -> int:
