@@ -1,0 +1,102 @@
+// Continuous batching: requests in, tokens out, and a device in between; the compiled counterpart of engine.py.
+//
+// All that a step decides (who runs, which guesses were right, what has ended) is decided here, so that the host is
+// needed only when a request ends, streams, or wants its tokens chosen from the scores. What happened meanwhile is
+// left as events, to be taken at any time.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "schedule.hpp"
+
+namespace copydesk {
+
+// Chooses tokens for a run from its scores [rows, vocabulary], as sampling.py does; `made` and `draft` are the tokens
+// after the prompt and the guesses behind them. Writes up to `rows` tokens to `out` and returns how many, below 1 when
+// it failed. Called on the thread that steps.
+using Chooser = int32_t (*)(void* self, int64_t id, int32_t rows, const float* scores, int32_t made_length,
+                            const int32_t* made, int32_t draft_length, const int32_t* draft, int32_t* out);
+
+struct EngineOptions {
+  int32_t slots, queue;
+  Limits limits;
+  CdDevice device;
+  void* device_self;
+  Chooser chooser;
+  void* chooser_self;
+  int32_t event_fd;       // an eventfd written to when there is something to take; -1: none
+  int32_t asynchronous;   // 0: `run` waits after each step until what it left was taken and acknowledged
+};
+
+class Engine {
+ public:
+  enum Event : int64_t { kFinished = 0, kMade = 1, kStep = 2 };
+
+  explicit Engine(const EngineOptions& options);
+
+  // Takes over the sequence; false when the queue is full.
+  bool submit(std::unique_ptr<Sequence> sequence);
+  void cancel(int64_t id);
+
+  // One step; 1 when there is more to do, 0 when not, -1 when the device failed.
+  int32_t step(double now);
+
+  // Steps by the steady clock, and sleeps while there is nothing to do, until `stop`; the device's code if it failed.
+  int32_t run();
+  void stop();
+
+  // The events since the last call, valid until the next one.
+  const std::vector<int64_t>& take();
+  // Says that what was taken has been dealt with.
+  void acknowledge();
+
+  void load(int32_t* running, int32_t* queued, double* step_ms);
+  // How many wait that go before a newcomer of this priority, how many slots are free, and for how many seconds a
+  // request ran of late, its wait not counted.
+  void outlook(int32_t priority, int32_t* ahead, int32_t* free, double* request_seconds);
+  // For how many seconds the present step has been running; 0 between steps.
+  double step_age(double now) const;
+  int32_t failure() const { return failure_; }
+
+ private:
+  using Turn = std::pair<int32_t, int64_t>;  // priority and id
+
+  bool has_work() const { return !waiting_.empty() || !running_.empty() || !cancelled_.empty(); }
+  void begin(double now);
+  int32_t compute();
+  void apply();
+  void sweep(double now);
+  void admit();
+  bool choose(Sequence& sequence, const CdRun& run, const float* scores, int32_t* chosen);
+  void finish(Sequence& sequence, Finish finish);
+  void made(const Sequence& sequence, int32_t before);
+  void publish();
+
+  const EngineOptions options_;
+  std::mutex mutex_;  // over all below but the plan's arrays, which belong to the thread that steps
+  std::condition_variable changed_;
+  std::unordered_map<int64_t, std::unique_ptr<Sequence>> sequences_;
+  std::map<Turn, Sequence*> waiting_;
+  std::vector<Sequence*> running_;  // in the order they were admitted
+  std::set<int32_t> free_;
+  std::vector<int64_t> cancelled_;
+  std::vector<int64_t> events_, taken_;
+  bool news_ = false;  // events that the host waits for, beyond durations of steps
+  bool acknowledged_ = true, stopping_ = false;
+  double step_ms_ = 0.0, request_seconds_ = 0.0;
+  std::atomic<double> step_began_{0.0};
+  std::atomic<int32_t> failure_{0};
+  Plan plan_;
+  CdStep step_{};
+};
+
+double steady_seconds();
+
+}  // namespace copydesk

@@ -1,0 +1,44 @@
+// One request on its way; the compiled counterpart of generation.py.
+#pragma once
+
+#include <cstdint>
+
+#include "draft.hpp"
+
+namespace copydesk {
+
+enum class Finish : int32_t { kNone = -1, kStop = 0, kLength = 1, kCancelled = 2, kDeadline = 3, kDisplaced = 4 };
+
+struct Sequence {
+  int64_t id = 0;
+  int32_t priority = 0;
+  double deadline = 0.0;  // seconds, on the engine's clock
+  int32_t max_tokens = 0, prompt_length = 0;
+  bool scores = false;  // the tokens are chosen by the host, from the model's scores
+  bool stream = false;
+  Tokens source, stops;
+  Tokens history;  // prompt, then the tokens made
+
+  int32_t slot = -1;
+  int32_t cached = 0;  // tokens whose keys and values are in the slot
+  int32_t passes = 0, drafted = 0, accepted = 0;
+  double admitted = 0.0;  // when it got its slot, in steady seconds
+  Course course;
+  Tokens draft;  // of the step that is being planned or run
+
+  int32_t made() const { return static_cast<int32_t>(history.size()) - prompt_length; }
+  int32_t pending() const { return static_cast<int32_t>(history.size()) - cached; }
+  int32_t room(int32_t context) const;
+  bool stops_at(int32_t token) const;
+
+  // Fills `draft` with guesses: `free` cost next to nothing, `most` is the limit.
+  void guess(int32_t free, int32_t most, int32_t context, int32_t vocabulary);
+
+  // Takes what a step made of a run of `fed` tokens whose last `samples` were sampled after; kNone: go on.
+  Finish advance(int32_t fed, int32_t samples, const int32_t* sampled, int32_t context);
+
+ private:
+  Finish accept(int32_t token, int32_t context);
+};
+
+}  // namespace copydesk
