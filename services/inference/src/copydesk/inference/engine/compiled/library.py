@@ -1,0 +1,141 @@
+"""Builds the C++ sources beside this module with g++, once a machine, and loads what comes out.
+
+The library is kept in the user's cache folder under a name that is a digest of the sources, the compiler's flags
+and its version: whoever finds it there has the right one. Several processes may need it at once: one builds, the
+others wait.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from copydesk.common.telemetry import get_logger
+from copydesk.inference.engine.compiled.errors import CompiledLibraryError
+
+_log = get_logger(__name__)
+_SOURCES = Path(__file__).parent / "csrc"
+_COMPILER_VARIABLE = "CXX"
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-fno-plt", "-Wall", "-Wextra")
+# Files are compiled for the instructions that their names end in, and chosen among at run time; the others are
+# portable. Sums of floats keep the order that the sources give them: nowhere is -ffast-math.
+_X86_FLAGS = {
+    "_amx": "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 -mfma -mamx-tile -mamx-int8 "
+    "-mamx-bf16",
+    "_avx512": "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma",
+    "_avx2": "-mavx2 -mfma",
+}
+_INSTALL = "install a C++ compiler (Debian and Ubuntu: apt-get install g++), or set COPYDESK_INFERENCE_CORE=python"
+
+
+def cache_folder() -> Path:
+    """Return where libraries are kept."""
+    return platformdirs.user_cache_path("copydesk") / "native"
+
+
+@functools.cache
+def load_library() -> ctypes.CDLL:
+    """Return the library, built first if need be, which takes some ten seconds and is logged.
+
+    Raises:
+        CompiledLibraryError: there is no compiler, or it does not take the sources, or nothing can be written.
+    """
+    path = build(cache_folder())
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompiledLibraryError(str(error), f"remove {path} to have it built again") from error
+
+
+def build(folder: Path) -> Path:
+    """Return the library's path in `folder`, where it is built unless it is there already."""
+    compiler = _compiler()
+    commands = _commands(compiler)
+    library = folder / _digest(compiler, commands) / "libcopydesk.so"
+    if library.is_file():
+        return library
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(library.parent / "lock"):
+            if not library.is_file():
+                _build(compiler, commands, library)
+    except OSError as error:
+        advice = f"make {folder} writable, or set XDG_CACHE_HOME to a folder that is"
+        raise CompiledLibraryError(str(error), advice) from error
+    return library
+
+
+def _compiler() -> str:
+    name = os.environ.get(_COMPILER_VARIABLE) or "g++"
+    path = shutil.which(name)
+    if path is None:
+        raise CompiledLibraryError(f"there is no {name} on the PATH", _INSTALL)
+    return path
+
+
+def _commands(compiler: str) -> dict[Path, list[str]]:
+    """By source file, how it is compiled, but for the place of the output."""
+    return {
+        source: [compiler, *_FLAGS, *_flags_of(source.stem), "-c", str(source)]
+        for source in sorted(_SOURCES.glob("*.cpp"))
+    }
+
+
+def _flags_of(stem: str) -> list[str]:
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        return []
+    return next((flags.split() for ending, flags in _X86_FLAGS.items() if stem.endswith(ending)), [])
+
+
+def _digest(compiler: str, commands: dict[Path, list[str]]) -> str:
+    digest = hashlib.sha256(_run([compiler, "--version"]).encode())
+    digest.update(platform.machine().encode())
+    for command in commands.values():
+        digest.update(" ".join(command[1:-1]).encode())
+    for path in sorted([*_SOURCES.glob("*.cpp"), *_SOURCES.glob("*.hpp")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:24]
+
+
+def _build(compiler: str, commands: dict[Path, list[str]], library: Path) -> None:
+    began = time.monotonic()
+    _log.info("compiled_library_building", files=len(commands), folder=str(library.parent))
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        objects = {source: Path(scratch) / f"{source.stem}.o" for source in commands}
+        jobs = [[*command, "-o", str(objects[source])] for source, command in commands.items()]
+        with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(_run, jobs))
+        linked = Path(scratch) / library.name
+        _run([compiler, "-shared", "-pthread", *map(str, objects.values()), "-o", str(linked)])
+        linked.replace(library)
+    _log.info("compiled_library_built", seconds=round(time.monotonic() - began, 1), path=str(library))
+
+
+def _run(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.strip().splitlines()
+        first = next((line for line in said if "error" in line), said[0] if said else "no reason given")
+        raise CompiledLibraryError(f"{command[0]} failed: {first}", "GCC 11 or newer is needed") from error
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
