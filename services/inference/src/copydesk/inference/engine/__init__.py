@@ -7,6 +7,7 @@ from copydesk.inference.engine.interface import (
     DeadlineUnreachableError,
     EmptyPromptError,
     Engine,
+    EngineBrokenError,
     Finish,
     GeneratedTokens,
     GenerateTokens,
@@ -19,6 +20,7 @@ from copydesk.inference.engine.interface import (
     QueueFullError,
     RequestError,
     Sampling,
+    SelfStepping,
     UnknownTokenError,
 )
 
@@ -26,6 +28,7 @@ __all__ = [
     "DeadlineUnreachableError",
     "EmptyPromptError",
     "Engine",
+    "EngineBrokenError",
     "Finish",
     "GenerateTokens",
     "GeneratedTokens",
@@ -38,5 +41,6 @@ __all__ = [
     "QueueFullError",
     "RequestError",
     "Sampling",
+    "SelfStepping",
     "UnknownTokenError",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -17,12 +17,16 @@ from copydesk.common.rpc.frames import Load, Priority
 
 
 class Finish(enum.StrEnum):
-    """Why generation ended. After `CANCELLED` and `DEADLINE` the tokens are those made until then."""
+    """Why generation ended. After `CANCELLED` and `DEADLINE` the tokens are those made until then.
+
+    `DISPLACED`: it waited, and had to make room for what is more urgent.
+    """
 
     STOP = "stop"
     LENGTH = "length"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
+    DISPLACED = "displaced"
 
 
 class Sampling(msgspec.Struct, frozen=True, array_like=True):
@@ -125,7 +129,7 @@ class DeadlineUnreachableError(OverloadedError):
 
 
 class QueueFullError(OverloadedError):
-    """As many requests are waiting as may wait (`limit`)."""
+    """As many requests are waiting as may wait (`limit`), and none of them would make room for this one."""
 
     code = "queue_full"
 
@@ -173,6 +177,14 @@ class InvalidMaxTokensError(RequestError):
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
         super().__init__(f"max_tokens is {max_tokens}; expected 1 or more")
+
+
+class EngineBrokenError(CopydeskError):
+    """The engine's device failed with `code`: there is no going on."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"the device of the engine failed with code {code}")
 
 
 class Engine(Protocol):
@@ -226,4 +238,37 @@ class Engine(Protocol):
 
     def load(self) -> Load:
         """Requests running and waiting, and the recent mean duration of a step in milliseconds."""
+        ...
+
+    def outlook(self, priority: Priority) -> float:
+        """After how many seconds a newcomer of that priority would likely be answered; 0: it would run at once."""
+        ...
+
+
+@runtime_checkable
+class SelfStepping(Engine, Protocol):
+    """An engine that needs a thread but no hand: `run` steps it, and `deliver` calls back for what happened."""
+
+    @property
+    def event_fd(self) -> int:
+        """Becomes readable when there is something to deliver; reading eight bytes resets it."""
+        ...
+
+    def run(self) -> None:
+        """Step for as long as there is work, and wait for more, until `halt`; raises what broke it."""
+        ...
+
+    def halt(self) -> None:
+        """Let `run` return after the present step."""
+        ...
+
+    def deliver(self, on_step: Callable[[float], object] | None = None) -> None:
+        """Call back for all that happened since the last call; `on_step` gets the seconds that each step took.
+
+        Callbacks come from within, on the caller's thread.
+        """
+        ...
+
+    def step_age(self) -> float:
+        """For how many seconds the present step has been running; 0 between steps."""
         ...

@@ -1,4 +1,4 @@
-"""The compiled half of the engines: C++ sources in `csrc`, built where they are to run, and the library they become."""
+"""The compiled half of the engines: C++ sources in `csrc`, and the library that is built of them."""
 
 from copydesk.inference.engine.compiled.errors import CompiledLibraryError
 from copydesk.inference.engine.compiled.library import load_library

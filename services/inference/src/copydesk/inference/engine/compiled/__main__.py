@@ -1,4 +1,4 @@
-"""`python -m copydesk.inference.engine.compiled` builds the library ahead of its first use, and says where it is."""
+"""`python -m copydesk.inference.engine.compiled` builds the library ahead of its first use; says where it is."""
 
 from __future__ import annotations
 

@@ -30,7 +30,17 @@ from copydesk.inference.engine.compiled.errors import CompiledLibraryError
 _log = get_logger(__name__)
 _SOURCES = Path(__file__).parent / "csrc"
 _COMPILER_VARIABLE = "CXX"
-_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-fno-plt", "-Wall", "-Wextra")
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-pthread",
+    "-fno-plt",
+    "-Wall",
+    "-Wextra",
+    "-Wno-maybe-uninitialized",
+    "-Wno-uninitialized",
+)
 # Files are compiled for the instructions that their names end in, and chosen among at run time; the others are
 # portable. Sums of floats keep the order that the sources give them: nowhere is -ffast-math.
 _X86_FLAGS = {

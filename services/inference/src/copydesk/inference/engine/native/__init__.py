@@ -1,10 +1,12 @@
-"""The native engine: torch, Llama-family decoders, continuous batching.
+"""The native engine: Llama-family decoders, continuous batching, drafting.
 
-From data to device: `generation` (one request), `draft` (guesses at its tokens), `schedule` (who runs), `layout`
-(how a step is arranged), `step` (its tensors), `decoder` over `weights` and `cache`, `runner`; `engine` ties them
-together, `opening` sizes it.
+Decisions: `generation` (one request), `draft` (guesses at its tokens), `schedule` (who runs); `engine` ties them
+together in Python, and `compiled_engine` has the same in C++. Devices: `runner` is torch's (`layout`, how a step
+is arranged; `step`, its tensors; `decoder` over `weights` and `cache`), the 8-bit one is `engine.int8`. `opening`
+chooses and sizes. Only what serves with torch imports it.
 """
 
+from copydesk.inference.engine.native.compiled_engine import CompiledEngine
 from copydesk.inference.engine.native.engine import NativeEngine
 from copydesk.inference.engine.native.errors import (
     InvalidOptionError,
@@ -14,11 +16,13 @@ from copydesk.inference.engine.native.errors import (
     UnreadableModelError,
     UnsupportedModelError,
 )
-from copydesk.inference.engine.native.opening import DRAFT_TOKENS, NativeOptions, open_engine
+from copydesk.inference.engine.native.opening import DRAFT_TOKENS, Core, NativeOptions, open_engine
 from copydesk.inference.engine.native.precision import Precision
 
 __all__ = [
     "DRAFT_TOKENS",
+    "CompiledEngine",
+    "Core",
     "InvalidOptionError",
     "MissingTensorError",
     "ModelError",

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 
@@ -16,14 +15,9 @@ from copydesk.inference.engine.native.errors import (
     TensorMismatchError,
     UnreadableModelError,
 )
+from copydesk.inference.engine.native.tensors import checkpoint_files
 
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-class _Index(msgspec.Struct, frozen=True):
-    weight_map: dict[str, str]
 
 
 class CheckpointReader:
@@ -34,7 +28,7 @@ class CheckpointReader:
         self._stack = ExitStack()
         self._file_of: dict[str, Any] = {}
         with self._stack:
-            for path in _files(directory):
+            for path in checkpoint_files(directory):
                 self._open(path)
             self._stack = self._stack.pop_all()
 
@@ -68,17 +62,3 @@ class CheckpointReader:
         except (OSError, SafetensorError) as error:
             raise UnreadableModelError(path, str(error)) from error
         self._file_of.update(dict.fromkeys(file.keys(), file))
-
-
-def _files(directory: Path) -> list[Path]:
-    index = directory / _INDEX
-    if not index.is_file():
-        return [directory / _SINGLE]
-    try:
-        names = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UnreadableModelError(index, str(error)) from error
-    for name in names:
-        if Path(name).name != name:
-            raise UnreadableModelError(index, f"names a file outside the directory: {name!r}")
-    return [directory / name for name in sorted(names)]

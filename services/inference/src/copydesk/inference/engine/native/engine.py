@@ -1,7 +1,8 @@
-"""The native engine: continuous batching over a slot cache.
+"""The native engine in Python: continuous batching over a slot cache.
 
-Requests join and leave between steps. Nothing is ever computed twice: a running request keeps its slot until
-it ends, so a full engine makes newcomers wait instead of evicting anyone.
+It is the reference of the compiled one (`compiled_engine`), which decides the same, and what runs where there is
+no compiler. Requests join and leave between steps. Nothing is ever computed twice: a running request keeps its
+slot until it ends, so a full engine makes newcomers wait instead of evicting anyone.
 """
 
 from __future__ import annotations
@@ -11,33 +12,20 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from copydesk.common.rpc.frames import Load, Priority
-from copydesk.inference.engine.interface import (
-    EmptyPromptError,
-    Finish,
-    GenerateTokens,
-    InvalidMaxTokensError,
-    OnDone,
-    PromptTooLongError,
-    QueueFullError,
-    UnknownTokenError,
-)
+from copydesk.inference.engine.interface import Finish, GenerateTokens, OnDone, OnTokens, QueueFullError
+from copydesk.inference.engine.native.devices import Runner
 from copydesk.inference.engine.native.generation import Generation, Limits
-from copydesk.inference.engine.native.layout import Run
-from copydesk.inference.engine.native.schedule import admissions, overdue, plan
+from copydesk.inference.engine.native.intake import check
+from copydesk.inference.engine.native.layout import Run, StepResult
+from copydesk.inference.engine.native.outlook import Crowd, seconds_to_answer
+from copydesk.inference.engine.native.sampling import choose
+from copydesk.inference.engine.native.schedule import admissions, displaced, overdue, plan
 
 _SMOOTHING = 0.1  # weight of the latest step in the reported mean: about the last ten count
 _Ended = list[tuple[Generation, Finish]]
-
-
-class Runner(Protocol):
-    """What computes a step: a device, or in tests a table."""
-
-    def run(self, runs: Sequence[Run]) -> dict[int, list[int]]:
-        """Run one step; return by slot the next token after each of a run's last `samples` tokens."""
-        ...
+_Made = list[tuple[Generation, list[int]]]
 
 
 class NativeEngine:
@@ -72,16 +60,28 @@ class NativeEngine:
         self._waiting: dict[int, Generation] = {}
         self._running: dict[int, Generation] = {}
         self._cancelled: dict[int, Generation] = {}
+        self._displaced: _Ended = []
         self._step_ms = 0.0
+        self._request_seconds = 0.0
 
-    def submit(self, request: GenerateTokens, *, deadline: float, priority: Priority, on_done: OnDone) -> int:
+    def submit(
+        self,
+        request: GenerateTokens,
+        *,
+        deadline: float,
+        priority: Priority,
+        on_done: OnDone,
+        on_tokens: OnTokens | None = None,
+    ) -> int:
         """Queue a request, or raise a `RequestError`."""
-        self._check(request)
+        check(request, self._limits)
         with self._lock:
             if len(self._waiting) >= self.queue + len(self._free):
-                raise QueueFullError(self.queue)
+                self._make_room(priority)
             request_id = next(self._ids)
-            self._waiting[request_id] = Generation(request_id, request, deadline, priority, on_done, self._limits)
+            self._waiting[request_id] = Generation(
+                request_id, request, deadline, priority, on_done, self._limits, on_tokens
+            )
             return request_id
 
     def cancel(self, request_id: int) -> None:
@@ -113,21 +113,23 @@ class NativeEngine:
                 step_ms=self._step_ms,
             )
 
-    def _check(self, request: GenerateTokens) -> None:
-        if not request.prompt:
-            raise EmptyPromptError
-        if len(request.prompt) >= self.context:
-            raise PromptTooLongError(len(request.prompt), self.context - 1)
-        if request.max_tokens < 1:
-            raise InvalidMaxTokensError(request.max_tokens)
-        for token in (min(request.prompt), max(request.prompt)):
-            if not 0 <= token < self._limits.vocabulary:
-                raise UnknownTokenError(token, self._limits.vocabulary)
+    def outlook(self, priority: Priority) -> float:
+        """After how many seconds a newcomer would likely be answered."""
+        with self._lock:
+            ahead = sum(generation.priority <= priority for generation in self._waiting.values())
+            return seconds_to_answer(Crowd(ahead, len(self._free), self.capacity, self._request_seconds))
+
+    def _make_room(self, priority: Priority) -> None:
+        last = displaced(self._waiting.values(), priority)
+        if last is None:
+            raise QueueFullError(self.queue)
+        self._release(last)
+        self._displaced.append((last, Finish.DISPLACED))
 
     def _sweep(self, now: float) -> _Ended:
-        ended = [(generation, Finish.CANCELLED) for generation in self._cancelled.values()]
-        self._cancelled.clear()
-        for generation, _ in ended:
+        ended, self._displaced = self._displaced, []
+        ended += [(generation, Finish.CANCELLED) for generation in self._cancelled.values()]
+        for generation in list(self._cancelled.values()):
             self._release(generation)
         for generations in (self._waiting, self._running):
             for generation in overdue(generations.values(), now):
@@ -142,26 +144,48 @@ class NativeEngine:
             del self._waiting[generation.id]
             # The lowest slot, so that live ones stay neighbours and attention reads them in place.
             generation.slot = heapq.heappop(self._free)
+            generation.admitted = self._clock()
             self._running[generation.id] = generation
 
     def _advance(self, runs: Sequence[Run]) -> None:
         started = self._clock()
-        tokens = self._runner.run(runs)
-        elapsed_ms = (self._clock() - started) * 1000.0
+        result = self._runner.run(runs)
+        chosen = [self._choose(run, result) for run in runs]
+        now = self._clock()
         with self._lock:
-            self._step_ms += (_SMOOTHING if self._step_ms else 1.0) * (elapsed_ms - self._step_ms)
-            ended = self._apply(runs, tokens)
+            self._step_ms = _smoothed(self._step_ms, (now - started) * 1000.0)
+            streamed, ended = self._apply(runs, chosen, now)
+        for generation, tokens in streamed:
+            generation.stream(tokens)
         _deliver(ended)
 
-    def _apply(self, runs: Sequence[Run], tokens: dict[int, list[int]]) -> _Ended:
+    def _choose(self, run: Run, result: StepResult) -> Sequence[int]:
+        if not run.scores:
+            return result.tokens[run.slot] if run.samples else ()
+        generation = self._running[run.request_id]
+        request = generation.request
+        return choose(
+            result.scores[run.slot],
+            request.sampling,
+            prompt=request.prompt,
+            generated=generation.tokens,
+            draft=run.drafted,
+        )
+
+    def _apply(self, runs: Sequence[Run], chosen: Sequence[Sequence[int]], now: float) -> tuple[_Made, _Ended]:
+        streamed: _Made = []
         ended: _Ended = []
-        for run in runs:
+        for run, tokens in zip(runs, chosen, strict=True):
             generation = self._running[run.request_id]
-            finish = generation.advance(run, tokens[run.slot] if run.samples else ())
+            before = len(generation.tokens)
+            finish = generation.advance(run, tokens)
+            if generation.streams and len(generation.tokens) > before:
+                streamed.append((generation, generation.tokens[before:]))
             if finish is not None:
+                self._request_seconds = _smoothed(self._request_seconds, now - generation.admitted)
                 self._release(generation)
                 ended.append((generation, finish))
-        return ended
+        return streamed, ended
 
     def _release(self, generation: Generation) -> None:
         """Forget a request, wherever it stands, and free its slot if it has one."""
@@ -169,6 +193,10 @@ class NativeEngine:
         self._waiting.pop(generation.id, None)
         if self._running.pop(generation.id, None) is not None:
             heapq.heappush(self._free, generation.slot)
+
+
+def _smoothed(mean: float, latest: float) -> float:
+    return mean + (_SMOOTHING if mean else 1.0) * (latest - mean)
 
 
 def _deliver(ended: _Ended) -> None:

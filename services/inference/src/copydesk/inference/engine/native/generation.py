@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from copydesk.common.rpc.frames import Priority
-from copydesk.inference.engine.interface import Finish, GeneratedTokens, GenerateTokens, OnDone
+from copydesk.inference.engine.interface import Finish, GeneratedTokens, GenerateTokens, OnDone, OnTokens
 from copydesk.inference.engine.native.draft import (
     Course,
     agreement,
@@ -32,6 +32,7 @@ class Generation:
     """`cached` counts the tokens, prompt first, whose keys and values are in the slot already.
 
     Behind them the slot may hold those of refuted drafts, until the tokens that take their place are fed.
+    `admitted` is when it got its slot, on the engine's clock.
     """
 
     id: int
@@ -40,7 +41,9 @@ class Generation:
     priority: Priority
     on_done: OnDone
     limits: Limits
+    on_tokens: OnTokens | None = None
     slot: int = -1
+    admitted: float = 0.0
     cached: int = 0
     tokens: list[int] = field(default_factory=list)
     passes: int = 0
@@ -55,6 +58,11 @@ class Generation:
     def pending(self) -> int:
         """How many known tokens are not in the cache yet: more than one only while the prompt goes in."""
         return len(self.request.prompt) + len(self.tokens) - self.cached
+
+    @property
+    def streams(self) -> bool:
+        """Whether somebody wants its tokens as they are made."""
+        return self.request.stream and self.on_tokens is not None
 
     @property
     def room(self) -> int:
@@ -103,6 +111,11 @@ class Generation:
             self._course, self.request.source, self.tokens, drafted=len(draft), accepted=accepted
         )
         return None
+
+    def stream(self, tokens: list[int]) -> None:
+        """Hand on what a step made."""
+        if self.on_tokens is not None:
+            self.on_tokens(tokens)
 
     def finish(self, finish: Finish) -> None:
         """Deliver what there is."""

@@ -8,8 +8,11 @@ query token. A group over neighbouring slots reads the cache in place; only scat
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
 
 _REACH_STEP = 32  # attention reads a multiple of this many positions: few distinct shapes, little waste
 _SHORT = 3  # runs of up to 2 ** 3 tokens, drafts and single ones: padding them is cheaper than attending apart
@@ -40,6 +43,28 @@ class Run:
     def drafted(self) -> Sequence[int]:
         """The tokens that are a draft."""
         return self.tokens[len(self.tokens) + 1 - self.samples :] if self.samples else ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step found, by slot: the likeliest tokens, or for runs with `scores` those, [samples, vocabulary]."""
+
+    tokens: dict[int, list[int]]
+    scores: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+
+    @classmethod
+    def split(cls, runs: Iterable[Run], chosen: NDArray[np.int32], scores: NDArray[np.float32]) -> StepResult:
+        """Divide what was found for all runs, in their order, among them."""
+        result = cls({})
+        sample = row = 0
+        for run in runs:
+            if run.scores:
+                result.scores[run.slot] = scores[row : row + run.samples]
+                row += run.samples
+            elif run.samples:
+                result.tokens[run.slot] = chosen[sample : sample + run.samples].tolist()
+            sample += run.samples
+        return result
 
 
 @dataclass(frozen=True, slots=True)

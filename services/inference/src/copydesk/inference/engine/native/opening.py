@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
+import ctypes
+import enum
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from copydesk.common.rpc.frames import Priority
+from copydesk.common.telemetry import get_logger
+from copydesk.inference.engine.compiled import CompiledLibraryError, load_library
+from copydesk.inference.engine.int8 import Int8Decoder
 from copydesk.inference.engine.interface import GeneratedTokens, GenerateTokens
+from copydesk.inference.engine.native.compiled_engine import CompiledEngine
 from copydesk.inference.engine.native.config import ModelConfig, read_config
+from copydesk.inference.engine.native.devices import Device, NullDevice, Runner, RunnerDevice
 from copydesk.inference.engine.native.engine import NativeEngine
 from copydesk.inference.engine.native.errors import InvalidOptionError
-from copydesk.inference.engine.native.precision import Precision, torch_dtype
-from copydesk.inference.engine.native.runner import TorchRunner
+from copydesk.inference.engine.native.null_runner import NullRunner
+from copydesk.inference.engine.native.precision import Precision, prefers_int8, torch_dtype
+
+_log = get_logger(__name__)
 
 DRAFT_TOKENS = 192
 """Measured on two cores: whether 1 or 64 requests run side by side, no other number serves them much faster."""
 
+_NULL_DEVICE = re.compile(r"null:(\d+(?:\.\d+)?)")
+
+
+class Core(enum.StrEnum):
+    """What schedules: the compiled engine, or the one in Python; `AUTO` is the first where it can be had."""
+
+    AUTO = "auto"
+    COMPILED = "compiled"
+    PYTHON = "python"
+
 
 @dataclass(frozen=True, slots=True)
 class NativeOptions:
-    """How an engine is sized.
+    """How an engine is sized, and what it runs on.
 
     `slots` requests run side by side, `queue` more wait, each of `context` tokens at most. `prefill_tokens` bounds
     the prompt tokens of one step: it trades the start of new requests against the pace of running ones; 256 take
     about as long as a decode step of a full batch. Drafts fill a step up to `draft_tokens` tokens of those who
-    decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is torch's, for the
-    whole process; 0 leaves them.
+    decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is for the whole
+    process; 0 is one, or what torch finds. `device` is torch's name for one, or `null:MS`, which computes nothing
+    in MS milliseconds a step. `asynchronous` lets a step begin before the results of the last one have been dealt with.
     """
 
     precision: Precision = Precision.AUTO
@@ -39,9 +59,11 @@ class NativeOptions:
     draft_tokens: int = DRAFT_TOKENS
     threads: int = 0
     device: str = "cpu"
+    core: Core = Core.AUTO
+    asynchronous: bool = True
 
 
-def open_engine(directory: Path, options: NativeOptions | None = None) -> NativeEngine:
+def open_engine(directory: Path, options: NativeOptions | None = None) -> NativeEngine | CompiledEngine:
     """Load the Hugging Face model in `directory` and run it once, so that the first request finds it warm.
 
     Raises:
@@ -50,28 +72,92 @@ def open_engine(directory: Path, options: NativeOptions | None = None) -> Native
     options = options or NativeOptions()
     config = read_config(directory)
     _check(options, config)
+    library = _library(options)
+    precision = _precision(options, library)
+    engine = _engine(directory, config, options, precision, library)
+    _warm_up(engine)
+    return engine
+
+
+def _library(options: NativeOptions) -> ctypes.CDLL | None:
+    """Load the compiled half, unless the options can do without and it is not to be had."""
+    needed = options.core is Core.COMPILED or options.precision is Precision.INT8
+    if options.core is Core.PYTHON and not needed and not prefers_int8(options.device):
+        return None
+    try:
+        return load_library()
+    except CompiledLibraryError as error:
+        if needed:
+            option, value = ("core", "compiled") if options.core is Core.COMPILED else ("precision", "int8")
+            raise InvalidOptionError(option, value, f"another, since {error}") from error
+        _log.warning("compiled_library_missing", reason=error.reason, advice=error.advice)
+        return None
+
+
+def _precision(options: NativeOptions, library: ctypes.CDLL | None) -> Precision:
+    if options.precision is Precision.INT8 and options.device != "cpu":
+        raise InvalidOptionError("precision", "int8", f"another on {options.device}: it is for processors")
+    if options.precision is Precision.AUTO and library is not None and prefers_int8(options.device):
+        return Precision.INT8
+    return options.precision
+
+
+def _engine(
+    directory: Path, config: ModelConfig, options: NativeOptions, precision: Precision, library: ctypes.CDLL | None
+) -> NativeEngine | CompiledEngine:
+    runner: Runner | None = None
+    device: Device
+    null = _NULL_DEVICE.fullmatch(options.device)
+    if null is not None:
+        runner, device = _null(float(null[1]) / 1000, config, library)
+    elif precision is Precision.INT8 and library is not None:
+        runner = device = Int8Decoder(
+            library,
+            directory,
+            config,
+            slots=options.slots,
+            context=options.context,
+            threads=options.threads or 1,
+        )
+    else:
+        runner = _torch_runner(directory, config, options, precision)
+        device = RunnerDevice(runner, config.vocabulary)
+    sizes: dict[str, Any] = {
+        "vocabulary": config.vocabulary,
+        "slots": options.slots,
+        "context": options.context,
+        "queue": options.queue,
+        "prefill_tokens": options.prefill_tokens,
+        "draft_tokens": options.draft_tokens,
+    }
+    if options.core is Core.PYTHON or library is None:
+        return NativeEngine(runner, **sizes)
+    return CompiledEngine(library, device, **sizes, asynchronous=options.asynchronous)
+
+
+def _null(seconds: float, config: ModelConfig, library: ctypes.CDLL | None) -> tuple[Runner, Device]:
+    runner = NullRunner(seconds, config.vocabulary)
+    if library is None:
+        return runner, RunnerDevice(runner, config.vocabulary)
+    return runner, NullDevice(library, seconds=seconds, vocabulary=config.vocabulary)
+
+
+def _torch_runner(directory: Path, config: ModelConfig, options: NativeOptions, precision: Precision) -> Runner:
+    import torch
+
+    from copydesk.inference.engine.native.runner import TorchRunner
+
     if options.threads:
         torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    runner = TorchRunner(
+    return TorchRunner(
         directory,
         config,
         slots=options.slots,
         context=options.context,
-        dtype=torch_dtype(options.precision, device),
+        dtype=torch_dtype(precision, device),
         device=device,
     )
-    engine = NativeEngine(
-        runner,
-        vocabulary=config.vocabulary,
-        slots=options.slots,
-        context=options.context,
-        queue=options.queue,
-        prefill_tokens=options.prefill_tokens,
-        draft_tokens=options.draft_tokens,
-    )
-    _warm_up(engine)
-    return engine
 
 
 def _check(options: NativeOptions, config: ModelConfig) -> None:
@@ -85,7 +171,7 @@ def _check(options: NativeOptions, config: ModelConfig) -> None:
             raise InvalidOptionError(name, value, f"{least} or more")
 
 
-def _warm_up(engine: NativeEngine) -> None:
+def _warm_up(engine: NativeEngine | CompiledEngine) -> None:
     def discard(_: GeneratedTokens) -> None: ...
 
     length = min(16, engine.context - 1)

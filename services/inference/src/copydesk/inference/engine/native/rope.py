@@ -6,7 +6,10 @@ import enum
 import math
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
 
 
 class RopeKind(enum.StrEnum):
@@ -29,43 +32,29 @@ class Rope:
     original_positions: int = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class RopeTable:
-    """Cosines and sines, one row [head_dim] a position.
-
-    The first half of each row of `sin` is negated, so that with half = head_dim / 2 a rotation is
-    `x * cos + roll(x, half) * sin`, in the arrangement of Hugging Face checkpoints.
-    """
-
-    cos: torch.Tensor
-    sin: torch.Tensor
-
-
-def inverse_frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
-    """Return the head_dim / 2 angular frequencies, in radians a position, in float32."""
-    plain = 1.0 / rope.theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+def inverse_frequencies(rope: Rope, head_dim: int) -> Floats:
+    """Return the head_dim / 2 angular frequencies, in radians a position."""
+    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+    plain: Floats = np.float32(1.0) / np.power(np.float32(rope.theta), exponents, dtype=np.float32)
     match rope.kind:
         case RopeKind.DEFAULT:
             return plain
         case RopeKind.LINEAR:
-            return plain / rope.factor
+            return plain / np.float32(rope.factor)
         case RopeKind.LLAMA3:
             return _llama3(plain, rope)
 
 
-def _llama3(plain: torch.Tensor, rope: Rope) -> torch.Tensor:
+def _llama3(plain: Floats, rope: Rope) -> Floats:
     """Divide long waves by `factor`, leave short ones, and blend between (Llama 3.1's `apply_scaling`)."""
     low, high = rope.low_frequency_factor, rope.high_frequency_factor
-    turns = rope.original_positions * plain / (2 * math.pi)
-    short = ((turns - low) / (high - low)).clamp(0.0, 1.0)
-    return (1 - short) * plain / rope.factor + short * plain
+    turns = rope.original_positions * plain / np.float32(2 * math.pi)
+    short = ((turns - low) / (high - low)).clip(0.0, 1.0)
+    blended = (1 - short) * plain / np.float32(rope.factor) + short * plain
+    return blended.astype(np.float32)
 
 
-def rope_table(rope: Rope, head_dim: int, positions: int, dtype: torch.dtype, device: torch.device) -> RopeTable:
-    """Tabulate positions 0 to `positions` - 1, computed in float32 whatever `dtype` is."""
-    frequencies = inverse_frequencies(rope, head_dim)
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
-    cos, sin = angles.cos(), angles.sin()
-    return RopeTable(
-        cos=torch.cat([cos, cos], -1).to(device, dtype), sin=torch.cat([-sin, sin], -1).to(device, dtype)
-    )
+def cosines_and_sines(rope: Rope, head_dim: int, positions: int) -> tuple[Floats, Floats]:
+    """Tabulate positions 0 to `positions` - 1: two arrays [positions, head_dim / 2]."""
+    angles = np.outer(np.arange(positions, dtype=np.float32), inverse_frequencies(rope, head_dim))
+    return np.cos(angles), np.sin(angles)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -11,8 +11,8 @@ import torch
 from copydesk.inference.engine.native.cache import SlotCache
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.decoder import Decoder
-from copydesk.inference.engine.native.layout import Layout, Run, lay_out
-from copydesk.inference.engine.native.rope import rope_table
+from copydesk.inference.engine.native.layout import Layout, Run, StepResult, lay_out
+from copydesk.inference.engine.native.rope_table import rope_table
 from copydesk.inference.engine.native.step import build_step
 from copydesk.inference.engine.native.weights import load_weights
 
@@ -37,15 +37,16 @@ class TorchRunner:
             self._cache = SlotCache(config, slots, context, dtype, device)
             self._rope = rope_table(config.rope, config.head_dim, context, dtype, device)
 
-    def run(self, runs: Sequence[Run]) -> dict[int, list[int]]:
-        """Run one step; return by slot the likeliest next token after each position that is sampled."""
+    def run(self, runs: Sequence[Run]) -> StepResult:
+        """Run one step; find the likeliest next token after each position that is sampled, or the scores there."""
         layout = lay_out(runs, self._context)
         with torch.inference_mode():
             logits = self._logits(layout)
             # max() finds the first of the largest too, several times faster than argmax() on a processor.
-            tokens = logits.max(-1).indices.tolist() if layout.sampled else []
-        chosen = iter(tokens)
-        return {run.slot: list(islice(chosen, run.samples)) for run in layout.runs if run.samples}
+            chosen = logits.max(-1).indices.to(torch.int32).numpy(force=True)
+            scored = [place for run, place in _places(layout) if run.scores]
+            scores = logits[[row for rows in scored for row in rows]].float().numpy(force=True)
+        return StepResult.split(layout.runs, chosen, scores)
 
     def logits(self, runs: Sequence[Run]) -> dict[int, torch.Tensor]:
         """The same, but return the scores [samples, vocabulary] instead: to judge one engine by another."""
@@ -58,3 +59,9 @@ class TorchRunner:
     def _logits(self, layout: Layout) -> torch.Tensor:
         step = build_step(layout, self._cache, self._rope, self._config.group)
         return self._decoder.logits(step, self._cache)
+
+
+def _places(layout: Layout) -> list[tuple[Run, range]]:
+    """Which of the sampled rows are whose."""
+    ends = accumulate(run.samples for run in layout.runs)
+    return [(run, range(end - run.samples, end)) for run, end in zip(layout.runs, ends, strict=True)]

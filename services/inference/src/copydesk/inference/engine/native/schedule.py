@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
+from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine.native.generation import Generation
 from copydesk.inference.engine.native.layout import Run
 
@@ -20,6 +21,12 @@ def overdue(generations: Iterable[Generation], now: float) -> list[Generation]:
 def admissions(waiting: Iterable[Generation], free: int) -> list[Generation]:
     """Which of the waiting get the `free` slots: interactive before batch, first come first served within."""
     return heapq.nsmallest(free, waiting, key=_turn)
+
+
+def displaced(waiting: Iterable[Generation], priority: Priority) -> Generation | None:
+    """Which of the waiting gives way to a newcomer when no more may wait: the last, if it is less urgent."""
+    last = max(waiting, key=_turn, default=None)
+    return last if last is not None and last.priority > priority else None
 
 
 def plan(running: Iterable[Generation], prefill_tokens: int, draft_tokens: int) -> list[Run]:
@@ -76,4 +83,5 @@ def _run(generation: Generation, count: int, draft: list[int]) -> Run:
         start=generation.cached,
         tokens=generation.next_tokens(count) + draft,
         samples=1 + len(draft) if count == generation.pending else 0,
+        scores=count == generation.pending and not generation.request.sampling.is_greedy,
     )

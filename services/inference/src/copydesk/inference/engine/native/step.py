@@ -8,7 +8,7 @@ import torch
 
 from copydesk.inference.engine.native.cache import SlotCache
 from copydesk.inference.engine.native.layout import Group, Layout
-from copydesk.inference.engine.native.rope import RopeTable
+from copydesk.inference.engine.native.rope_table import RopeTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""What computes steps, seen from the compiled engine: as two addresses, of a function and of its self."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from copydesk.inference.engine.native.compiled_types import DEVICE
+from copydesk.inference.engine.native.layout import Run, StepResult
+
+
+class Device(Protocol):
+    """Both addresses stay valid for as long as this object lives."""
+
+    def device(self) -> tuple[int, int]:
+        """Return the address of a `CdDevice` function (csrc/step.hpp), and of what it is given as its self."""
+        ...
+
+    def failure(self) -> BaseException | None:
+        """Return what went wrong when the function last returned an error, if the device can tell."""
+        ...
+
+
+class Runner(Protocol):
+    """What computes steps, seen from Python."""
+
+    def run(self, runs: Sequence[Run]) -> StepResult:
+        """Run one step; return what follows each of a run's last `samples` tokens."""
+        ...
+
+
+class RunnerDevice:
+    """A runner as a device: torch, or in tests a table."""
+
+    def __init__(self, runner: Runner, vocabulary: int) -> None:
+        self._runner = runner
+        self._vocabulary = vocabulary
+        self._error: BaseException | None = None
+        self._function = DEVICE(self._step)
+
+    def device(self) -> tuple[int, int]:
+        """The address of a function that calls back into Python; it needs no self."""
+        address = ctypes.cast(self._function, ctypes.c_void_p).value
+        assert address is not None
+        return address, 0
+
+    def failure(self) -> BaseException | None:
+        """What the runner raised."""
+        return self._error
+
+    def _step(self, _self: int | None, step: Any) -> int:
+        try:
+            runs = _runs(step.contents)
+            _put(step.contents, runs, self._runner.run(runs), self._vocabulary)
+        except BaseException as error:  # it must not leave a callback
+            self._error = error
+            return 1
+        return 0
+
+
+class NullDevice:
+    """A device that computes nothing in `seconds` a step: shows what all else costs (csrc/null_device.cpp)."""
+
+    def __init__(self, library: ctypes.CDLL, *, seconds: float, vocabulary: int) -> None:
+        library.cd_null_open.restype = ctypes.c_void_p
+        library.cd_null_open.argtypes = (ctypes.c_double, ctypes.c_int32)
+        self._library = library
+        self._address: int = library.cd_null_open(seconds, vocabulary)
+
+    def device(self) -> tuple[int, int]:
+        """The addresses of its step function and of itself."""
+        function = ctypes.cast(self._library.cd_null_step, ctypes.c_void_p).value
+        assert function is not None
+        return function, self._address
+
+    def failure(self) -> BaseException | None:
+        """It does not fail."""
+        return None
+
+
+def _runs(step: Any) -> list[Run]:
+    runs: list[Run] = []
+    first = 0
+    for run in step.run[: step.runs]:
+        tokens = step.token[first : first + run.length]
+        runs.append(Run(len(runs), run.slot, run.start, tokens, run.samples, bool(run.scores)))
+        first += run.length
+    return runs
+
+
+def _put(step: Any, runs: Sequence[Run], result: StepResult, vocabulary: int) -> None:
+    sample = row = 0
+    scores = np.ctypeslib.as_array(step.scores, (step.scored, vocabulary)) if step.scored else None
+    for run in runs:
+        if run.scores and scores is not None:
+            scores[row : row + run.samples] = result.scores[run.slot]
+            row += run.samples
+        elif run.samples:
+            step.chosen[sample : sample + run.samples] = result.tokens[run.slot]
+        sample += run.samples

@@ -1,0 +1,28 @@
+"""What an engine takes: requests that its model can serve at all."""
+
+from __future__ import annotations
+
+from copydesk.inference.engine.interface import (
+    EmptyPromptError,
+    GenerateTokens,
+    InvalidMaxTokensError,
+    PromptTooLongError,
+    UnknownTokenError,
+)
+from copydesk.inference.engine.native.generation import Limits
+from copydesk.inference.engine.native.sampling import validate
+
+
+def check(request: GenerateTokens, limits: Limits) -> None:
+    """Raise the `RequestError` that says why a request cannot be served, if it cannot."""
+    if not request.prompt:
+        raise EmptyPromptError
+    if len(request.prompt) >= limits.context:
+        raise PromptTooLongError(len(request.prompt), limits.context - 1)
+    if request.max_tokens < 1:
+        raise InvalidMaxTokensError(request.max_tokens)
+    for token in (min(request.prompt), max(request.prompt)):
+        if not 0 <= token < limits.vocabulary:
+            raise UnknownTokenError(token, limits.vocabulary)
+    if not request.sampling.is_greedy:
+        validate(request.sampling)
