@@ -244,7 +244,7 @@ class CompiledEngine:
                 generated=made[:made_length],
                 draft=draft[:draft_length],
             )
-            out[: len(chosen)] = chosen
+            np.ctypeslib.as_array(out, (rows,))[: len(chosen)] = chosen
             return len(chosen)
         except BaseException as error:
             self._failure = error

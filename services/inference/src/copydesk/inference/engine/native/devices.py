@@ -93,11 +93,12 @@ def _runs(step: Any) -> list[Run]:
 
 def _put(step: Any, runs: Sequence[Run], result: StepResult, vocabulary: int) -> None:
     sample = row = 0
+    chosen = np.ctypeslib.as_array(step.chosen, (step.samples,)) if step.samples else None
     scores = np.ctypeslib.as_array(step.scores, (step.scored, vocabulary)) if step.scored else None
     for run in runs:
         if run.scores and scores is not None:
             scores[row : row + run.samples] = result.scores[run.slot]
             row += run.samples
-        elif run.samples:
-            step.chosen[sample : sample + run.samples] = result.tokens[run.slot]
+        elif chosen is not None and run.samples:
+            chosen[sample : sample + run.samples] = result.tokens[run.slot]
         sample += run.samples

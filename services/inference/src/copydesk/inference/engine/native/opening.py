@@ -48,7 +48,8 @@ class NativeOptions:
     about as long as a decode step of a full batch. Drafts fill a step up to `draft_tokens` tokens of those who
     decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is for the whole
     process; 0 is one, or what torch finds. `device` is torch's name for one, or `null:MS`, which computes nothing
-    in MS milliseconds a step. `asynchronous` lets a step begin before the results of the last one have been dealt with.
+    in MS milliseconds a step. `asynchronous` lets a step begin before the results of the last one have been dealt
+    with.
     """
 
     precision: Precision = Precision.AUTO

@@ -18,10 +18,11 @@ from copydesk.inference.engine.interface import InvalidSamplingError, Sampling
 
 Scores = NDArray[np.float32]
 
-_FIRST_LOOK = (
-    256  # of so many likeliest tokens the most of what top_p keeps consists; sorting all takes milliseconds
-)
+_FEW = 256
+_BLOCK = 256
 _SEEDS = 1 << 64
+_COLDEST = 1e-5
+"""A temperature below it takes the likeliest token, as 0 does: scores divided by it are no numbers any more."""
 
 
 def validate(sampling: Sampling) -> None:
@@ -67,8 +68,8 @@ def _choose_one(scores: Scores, sampling: Sampling, prompt: Sequence[int], made:
     penalised = _penalised(scores, sampling, prompt, made)
     highest = float(penalised.max())
     if not math.isfinite(highest):
-        return int(np.nan_to_num(penalised, nan=-np.inf).argmax())
-    if sampling.temperature == 0.0:
+        return int(np.nan_to_num(penalised, nan=-np.inf, posinf=np.inf, neginf=-np.inf).argmax())
+    if sampling.temperature < _COLDEST:
         return int(penalised.argmax())
     return _draw(penalised, highest, sampling, _uniform(sampling.seed, len(made)))
 
@@ -78,10 +79,11 @@ def _penalised(scores: Scores, sampling: Sampling, prompt: Sequence[int], made: 
         return scores
     scores = scores.copy()
     if sampling.repetition_penalty != 1.0:
-        seen = np.unique([*prompt, *made])
+        seen = np.unique(np.asarray([*prompt, *made], np.int64))
         of_seen = scores[seen]
         penalty = np.float32(sampling.repetition_penalty)
-        scores[seen] = np.where(of_seen > 0, of_seen / penalty, of_seen * penalty)
+        with np.errstate(over="ignore"):
+            scores[seen] = np.where(of_seen > 0, of_seen / penalty, of_seen * penalty)
     if made:
         counts = Counter(made)
         numbers = np.fromiter(counts.values(), np.float32, len(counts))
@@ -91,38 +93,58 @@ def _penalised(scores: Scores, sampling: Sampling, prompt: Sequence[int], made: 
 
 
 def _draw(scores: Scores, highest: float, sampling: Sampling, chance: float) -> int:
-    """Draw a token; `chance` from 0 to 1 decides which."""
-    relative = (scores - np.float32(highest)) / np.float32(sampling.temperature)
-    kept = _kept(relative, sampling)
-    weights = np.exp(relative[kept], dtype=np.float64)
-    sums = np.cumsum(weights)
-    place = int(np.searchsorted(sums, chance * sums[-1], side="right"))
-    return int(kept[min(place, len(kept) - 1)])
+    """Draw a token; `chance`, from 0 to 1, decides which."""
+    with np.errstate(over="ignore"):  # what is too unlikely for a number has no weight
+        relative = (scores - np.float32(highest)) / np.float32(sampling.temperature)
+    return _place(kept_weights(relative, sampling), chance)
 
 
-def _kept(relative: Scores, sampling: Sampling) -> NDArray[np.int64]:
-    """The tokens that stay in the running; `relative` are the scores less the highest, by temperature."""
+def kept_weights(relative: Scores, sampling: Sampling) -> Scores:
+    """Weights in proportion to which tokens are drawn: 0 for those that `min_p`, `top_k` and `top_p` rule out.
+
+    `relative` are the scores less the highest, by temperature. Tokens as likely as the last that stays stay too.
+    """
+    weights: Scores = np.exp(relative)
     bar = math.log(sampling.min_p) if sampling.min_p > 0.0 else -math.inf
     if 0 < sampling.top_k < len(relative):
         bar = max(bar, float(np.partition(relative, -sampling.top_k)[-sampling.top_k]))
-    kept = np.flatnonzero(relative >= bar)
-    return kept if sampling.top_p >= 1.0 else _nucleus(relative, kept, sampling.top_p)
+    if bar > -math.inf:
+        weights *= relative >= bar
+    if sampling.top_p < 1.0:
+        weights *= weights >= _nucleus_bar(weights[weights > 0.0], sampling.top_p)
+    return weights
 
 
-def _nucleus(relative: Scores, kept: NDArray[np.int64], top_p: float) -> NDArray[np.int64]:
-    """The fewest of the likeliest with `top_p` of the whole weight (Holtzman et al., arXiv 1904.09751)."""
-    weights = np.exp(relative[kept], dtype=np.float64)
-    share = top_p * float(weights.sum())
-    look = _FIRST_LOOK
+def _nucleus_bar(weights: Scores, top_p: float) -> float:
+    """The smallest weight among the fewest likeliest tokens that together have `top_p` of all weight.
+
+    Nucleus sampling (Holtzman et al., arXiv 1904.09751). To sort a whole vocabulary takes long, so that the
+    likeliest few are looked at first, then sixteen times as many, and so on.
+    """
+    share = top_p * float(weights.sum(dtype=np.float64))
+    few = _FEW
     while True:
-        look = min(look, len(kept))
-        likeliest = np.argpartition(-weights, look - 1)[:look]
-        likeliest = likeliest[np.argsort(-weights[likeliest], kind="stable")]
-        sums = np.cumsum(weights[likeliest])
-        if sums[-1] >= share or look == len(kept):
-            count = int(np.searchsorted(sums, share, side="left")) + 1
-            return np.sort(kept[likeliest[:count]])
-        look *= 8
+        likeliest = np.partition(weights, -few)[-few:] if few < len(weights) else weights
+        likeliest = np.sort(likeliest)[::-1]
+        sums = np.cumsum(likeliest, dtype=np.float64)
+        if sums[-1] >= share or len(sums) == len(weights):
+            last = min(int(np.searchsorted(sums, share, side="left")), len(sums) - 1)
+            return float(likeliest[last])
+        few *= 16
+
+
+def _place(weights: Scores, chance: float) -> int:
+    """The first index at which the running sum of the weights exceeds `chance` of the whole.
+
+    Sums of blocks come first: a running sum over a whole vocabulary takes ten times as long.
+    """
+    blocks = np.cumsum(np.add.reduceat(weights, np.arange(0, len(weights), _BLOCK), dtype=np.float64))
+    wanted = min(chance * blocks[-1], math.nextafter(blocks[-1], 0.0))
+    block = int(np.searchsorted(blocks, wanted, side="right"))
+    before = float(blocks[block - 1]) if block else 0.0
+    inside = weights[block * _BLOCK : (block + 1) * _BLOCK]
+    index = int(np.searchsorted(np.cumsum(inside, dtype=np.float64) + before, wanted, side="right"))
+    return block * _BLOCK + min(index, int(np.flatnonzero(inside)[-1]))
 
 
 def _uniform(seed: int, position: int) -> float:
