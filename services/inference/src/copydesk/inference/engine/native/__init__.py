@@ -2,7 +2,7 @@
 
 Decisions: `generation` (one request), `draft` (guesses at its tokens), `schedule` (who runs); `engine` ties them
 together in Python, and `compiled_engine` has the same in C++. Devices: `runner` is torch's (`layout`, how a step
-is arranged; `step`, its tensors; `decoder` over `weights` and `cache`), the 8-bit one is `engine.int8`. `opening`
+is arranged; `step`, its tensors; `decoder` over `weights` and `cache`), the 8-bit one is `int8`. `opening`
 chooses and sizes. Only what serves with torch imports it.
 """
 

@@ -13,13 +13,13 @@ from typing import Any
 from copydesk.common.rpc.frames import Priority
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine.compiled import CompiledLibraryError, load_library
-from copydesk.inference.engine.int8 import Int8Decoder
 from copydesk.inference.engine.interface import GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native.compiled_engine import CompiledEngine
 from copydesk.inference.engine.native.config import ModelConfig, read_config
 from copydesk.inference.engine.native.devices import Device, NullDevice, Runner, RunnerDevice
 from copydesk.inference.engine.native.engine import NativeEngine
 from copydesk.inference.engine.native.errors import InvalidOptionError
+from copydesk.inference.engine.native.int8 import Int8Decoder
 from copydesk.inference.engine.native.null_runner import NullRunner
 from copydesk.inference.engine.native.precision import Precision, prefers_int8, torch_dtype
 

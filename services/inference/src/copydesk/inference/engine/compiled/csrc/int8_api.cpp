@@ -1,4 +1,4 @@
-// The decoder's C interface, for ctypes; engine/int8/decoder.py is its other side.
+// The decoder's C interface, for ctypes; engine/native/int8/decoder.py is its other side.
 #include <cstring>
 
 #include "int8_decoder.hpp"
@@ -47,7 +47,7 @@ int32_t cd_kernels_multiply(const char* name, const CdShape* shape, const uint8_
   for (int row = 0; row < count; ++row)
     kernels->quantise(rows + static_cast<size_t>(row) * linear.inputs, linear.inputs,
                       quantised.as<int8_t>() + static_cast<size_t>(row) * stride, stride, &scales[row]);
-  const Product product{&linear, quantised.as<int8_t>(), scales.data(), count, stride, Then::kStore,
+  const Product product{&linear, quantised.as<int8_t>(), scales.data(), count, stride, 1, Then::kStore,
                         products.as<float>(), wide, nullptr, nullptr, nullptr};
   for (int pair = 0; pair < linear.pairs(); ++pair) kernels->multiply(product, pair, 0);
   for (int row = 0; row < count; ++row)

@@ -76,7 +76,7 @@ Decoder::Decoder(const DecoderOptions& options, const Kernels* kernels)
   qkv_stride_ = padded(queries + 2 * keys, kPair);
   attended_stride_ = padded(queries, kTileInputs);
   gated_stride_ = padded(s.intermediate, kTileInputs);
-  quantised_stride_ = std::max({hidden_stride_, attended_stride_, gated_stride_});
+  quantised_stride_ = row_bytes(std::max({s.hidden, queries, s.intermediate}));
   cache_numbers_ = static_cast<size_t>(geometry_.positions) * geometry_.width;
 }
 
@@ -187,11 +187,14 @@ void Decoder::run_layer(const Layer& layer, int index) {
   multiply(layer.down, Then::kAdd, x, hidden_stride_, count_);
 }
 
+// How far apart rows of 8-bit activations lie: an odd number of cache lines, so that rows do not fall on each other.
+int Decoder::row_bytes(int inputs) { return padded(inputs, kTileInputs) | kTileInputs; }
+
 void Decoder::norm(const float* weight, int count, const int32_t* rows) {
   for_rows(count, [&](int row) {
     const float* x = room_.x.as<float>() + static_cast<size_t>(rows ? rows[row] : row) * hidden_stride_;
     kernels_->norm_quantise(x, weight, shape_.norm_epsilon, shape_.hidden,
-                            room_.quantised.as<int8_t>() + static_cast<size_t>(row) * quantised_stride_, hidden_stride_,
+                            room_.quantised.as<int8_t>() + static_cast<size_t>(row) * row_bytes(shape_.hidden), hidden_stride_,
                             room_.scales.as<float>() + row);
   });
 }
@@ -199,7 +202,7 @@ void Decoder::norm(const float* weight, int count, const int32_t* rows) {
 void Decoder::quantise(const float* source, int stride, int size) {
   for_rows(count_, [&](int row) {
     kernels_->quantise(source + static_cast<size_t>(row) * stride, size,
-                       room_.quantised.as<int8_t>() + static_cast<size_t>(row) * quantised_stride_, stride,
+                       room_.quantised.as<int8_t>() + static_cast<size_t>(row) * row_bytes(size), stride,
                        room_.scales.as<float>() + row);
   });
 }
@@ -209,7 +212,8 @@ void Decoder::multiply(const Linear& linear, Then then, float* out, int out_stri
                         room_.quantised.as<int8_t>(),
                         room_.scales.as<float>(),
                         count,
-                        quantised_stride_,
+                        row_bytes(linear.inputs),
+                        pool_.size(),
                         then,
                         out,
                         out_stride,

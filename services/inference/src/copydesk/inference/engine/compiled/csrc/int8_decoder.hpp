@@ -68,6 +68,7 @@ class Decoder {
   void norm(const float* weight, int count, const int32_t* rows);
   void quantise(const float* source, int stride, int size);
   void multiply(const Linear& linear, Then then, float* out, int out_stride, int count);
+  static int row_bytes(int inputs);
   void place(int layer);
   void attend(int layer);
   void sample(const CdStep& step);

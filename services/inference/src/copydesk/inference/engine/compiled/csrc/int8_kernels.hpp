@@ -18,6 +18,7 @@ struct Product {
   const int8_t* rows;   // [count padded to 32][stride]
   const float* scales;  // [count]
   int count, stride;
+  int ahead;            // which pair after this one the same thread will likely do next
   Then then;
   float* out;  // kStore, kAdd: [count][out_stride]; kGate: silu(gate) * up, half as wide
   int out_stride;

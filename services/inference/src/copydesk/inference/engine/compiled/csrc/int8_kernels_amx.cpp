@@ -22,14 +22,23 @@ struct Tiles {
   ~Tiles() { _tile_release(); }
 };
 
+// Weights come from memory, and a tile load waits for all of its sixteen lines: those of a later pair are asked for
+// while this one is multiplied.
+void prefetch(const int8_t* weights) {
+  if (weights == nullptr) return;
+  for (int line = 0; line < 2 * kTileOutputs * kTileInputs; line += 64) _mm_prefetch(weights + line, _MM_HINT_T0);
+}
+
 // Tiles 0 to 3 are sums: 16 rows by 16 outputs each, two by two. 4 and 5 hold rows, 6 and 7 weights.
-void sums_of_32(const int8_t* rows, int stride, const int8_t* a, const int8_t* b, int tiles, int32_t* sums) {
+void sums_of_32(const int8_t* rows, int stride, const int8_t* a, const int8_t* b, int tiles, const int8_t* later,
+                int32_t* sums) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   const int8_t* lower = rows + static_cast<size_t>(16) * stride;
   for (int k = 0; k < tiles; ++k) {
+    prefetch(later ? later + k * 2 * kTileOutputs * kTileInputs : nullptr);
     _tile_loadd(4, rows + k * 64, stride);
     _tile_loadd(6, a + k * 1024, 64);
     _tile_loadd(7, b + k * 1024, 64);
@@ -46,10 +55,12 @@ void sums_of_32(const int8_t* rows, int stride, const int8_t* a, const int8_t* b
   _tile_stored(3, sums + 16 * kPair + 16, bytes);
 }
 
-void sums_of_16(const int8_t* rows, int stride, const int8_t* a, const int8_t* b, int tiles, int32_t* sums) {
+void sums_of_16(const int8_t* rows, int stride, const int8_t* a, const int8_t* b, int tiles, const int8_t* later,
+                int32_t* sums) {
   _tile_zero(0);
   _tile_zero(1);
   for (int k = 0; k < tiles; ++k) {
+    prefetch(later ? later + k * 2 * kTileOutputs * kTileInputs : nullptr);
     _tile_loadd(4, rows + k * 64, stride);
     _tile_loadd(6, a + k * 1024, 64);
     _tile_loadd(7, b + k * 1024, 64);
@@ -66,14 +77,15 @@ void multiply(const Product& product, int pair, int thread) {
   const Linear& linear = *product.linear;
   const Columns columns(linear, pair);
   const int8_t *a = tiles_of(linear, pair, 0), *b = tiles_of(linear, pair, 1);
+  const int8_t* later = pair + product.ahead < linear.pairs() ? tiles_of(linear, pair + product.ahead, 0) : nullptr;
   alignas(64) int32_t sums[32 * kPair];
   for (int row = 0; row < product.count; row += 32) {
     const int8_t* rows = product.rows + static_cast<size_t>(row) * product.stride;
     const int left = product.count - row;
     if (left > 16)
-      sums_of_32(rows, product.stride, a, b, linear.tiles(), sums);
+      sums_of_32(rows, product.stride, a, b, linear.tiles(), row ? nullptr : later, sums);
     else
-      sums_of_16(rows, product.stride, a, b, linear.tiles(), sums);
+      sums_of_16(rows, product.stride, a, b, linear.tiles(), row ? nullptr : later, sums);
     finish_rows(product, pair, thread, row, row + (left < 32 ? left : 32), sums, columns);
   }
 }

@@ -4,6 +4,6 @@ So an answer is the same bit by bit whatever else the engine computes in the sam
 drafted or not. It needs no torch.
 """
 
-from copydesk.inference.engine.int8.decoder import Int8Decoder
+from copydesk.inference.engine.native.int8.decoder import Int8Decoder
 
 __all__ = ["Int8Decoder"]

@@ -60,7 +60,8 @@ def packed_block(directory: Path, size: int, fill: Callable[[int], None], folder
 
 
 def _private(size: int, fill: Callable[[int], None]) -> Block:
-    memory = mmap.mmap(-1, size)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     fill(address)
     return Block(address, memory)

@@ -11,11 +11,11 @@ import numpy as np
 import platformdirs
 
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.engine.int8.block import packed_block
-from copydesk.inference.engine.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.errors import InvalidOptionError
+from copydesk.inference.engine.native.int8.block import packed_block
+from copydesk.inference.engine.native.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.rope import cosines_and_sines
 
