@@ -8,6 +8,8 @@ import functools
 import random
 from collections.abc import Callable
 
+import msgspec
+
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import Channel, Fault, Load, Priority, Response, RpcError, Status, UnixAddress
 from copydesk.common.telemetry import get_logger
@@ -60,6 +62,7 @@ class EngineLink:
         deadline_ms: int,
         priority: Priority,
         on_reply: Callable[[Response], None],
+        on_chunk: Callable[[msgspec.Raw], None] | None = None,
     ) -> Callable[[], None] | None:
         """Send a request; return what cancels it, or None when there is no engine to send it to."""
         channel = self._open_channel()
@@ -71,6 +74,7 @@ class EngineLink:
             deadline_ms=deadline_ms,
             priority=priority,
             on_reply=functools.partial(self._answered, channel, on_reply),
+            on_chunk=on_chunk,
         )
         return functools.partial(channel.cancel, request_id)
 
