@@ -13,7 +13,9 @@ from copydesk.inference.engine.native.config import read_config
 from copydesk.inference.engine.native.layout import Run
 from copydesk.inference.engine.native.linear import PackedGate, PackedLinear, PlainGate, PlainLinear, can_pack
 from copydesk.inference.engine.native.precision import multiplies_bfloat16, torch_dtype
-from copydesk.inference.engine.native.rope import Rope, RopeKind, inverse_frequencies, rope_table
+from copydesk.inference.engine.native.rope import Rope, RopeKind
+from copydesk.inference.engine.native.rope import inverse_frequencies as frequencies_of
+from copydesk.inference.engine.native.rope_table import rope_table
 from copydesk.inference.engine.native.runner import TorchRunner
 from tests.unit.engine.reference import write_reference
 
@@ -29,6 +31,10 @@ def transformers_frequencies(kind: str, **parameters: Any) -> torch.Tensor:
     frequencies, scale = ROPE_INIT_FUNCTIONS[kind](config, device=CPU)
     assert scale == 1.0
     return frequencies
+
+
+def inverse_frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
+    return torch.from_numpy(frequencies_of(rope, head_dim))
 
 
 def test_linear_scaling_slows_all_rotations_alike() -> None:

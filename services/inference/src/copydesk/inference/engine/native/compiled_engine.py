@@ -141,7 +141,7 @@ class CompiledEngine:
         if busy < 0:
             raise self._broken(busy)
         self.deliver()
-        return bool(busy)
+        return bool(self._taken)
 
     def load(self) -> Load:
         """How busy the engine is."""

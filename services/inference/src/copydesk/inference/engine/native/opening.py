@@ -28,6 +28,7 @@ _log = get_logger(__name__)
 DRAFT_TOKENS = 192
 """Measured on two cores: whether 1 or 64 requests run side by side, no other number serves them much faster."""
 
+_MOST = 1 << 20  # of anything; what is more is a mistake
 _NULL_DEVICE = re.compile(r"null:(\d+(?:\.\d+)?)")
 
 
@@ -168,8 +169,8 @@ def _check(options: NativeOptions, config: ModelConfig) -> None:
         )
     for name, least in (("slots", 1), ("queue", 0), ("prefill_tokens", 1), ("draft_tokens", 0), ("threads", 0)):
         value = getattr(options, name)
-        if value < least:
-            raise InvalidOptionError(name, value, f"{least} or more")
+        if not least <= value <= _MOST:
+            raise InvalidOptionError(name, value, f"{least} to {_MOST}")
 
 
 def _warm_up(engine: NativeEngine | CompiledEngine) -> None:
