@@ -151,7 +151,7 @@ def test_a_stop_id_inside_the_prompt_stops_nothing() -> None:
     bench = Bench()
     number = bench.submit([1, 2, 7], max_tokens=3, stop_ids=[7, 20])
     bench.drain()
-    assert bench.answers[number] == GeneratedTokens([10], Finish.STOP, 3, 2, passes=2)
+    assert bench.answers[number] == GeneratedTokens([10], Finish.STOP, 3, 2, passes=2, stop_id=20)
 
 
 def test_newcomers_join_between_steps_and_wait_for_a_slot_when_all_are_taken() -> None:
@@ -344,7 +344,7 @@ def test_an_answer_that_repeats_its_source_takes_one_pass() -> None:
     number = bench.submit([3, 4], 20, stop_ids=[6, 48], source=[7, 14, 28, 6])
     assert bench.engine.step(0.0) is False
     assert bench.answers[number] == GeneratedTokens(
-        [7, 14, 28], Finish.STOP, prompt_tokens=2, completion_tokens=4, passes=1, drafted=3, accepted=3
+        [7, 14, 28], Finish.STOP, prompt_tokens=2, completion_tokens=4, passes=1, drafted=3, accepted=3, stop_id=6
     )
 
 
@@ -360,6 +360,7 @@ def test_after_an_edit_the_source_is_taken_up_again_where_the_answer_goes_on() -
         passes=2,
         drafted=6 + 3,
         accepted=2 + 3,
+        stop_id=48,
     )
 
 

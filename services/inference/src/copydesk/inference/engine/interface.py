@@ -75,7 +75,7 @@ class GenerateTokens(msgspec.Struct, frozen=True, array_like=True, tag="generate
 
 
 class GeneratedTokens(msgspec.Struct, frozen=True, array_like=True, tag="generated"):
-    """The answer: `tokens` without the stop token, which `completion_tokens` does count.
+    """The answer: `tokens` without the stop token, which `completion_tokens` does count and `stop_id` names.
 
     It took `passes` of the model, which verified `drafted` guessed tokens and found `accepted` of them right.
     """
@@ -87,6 +87,7 @@ class GeneratedTokens(msgspec.Struct, frozen=True, array_like=True, tag="generat
     passes: int = 0
     drafted: int = 0
     accepted: int = 0
+    stop_id: int | None = None
 
 
 OnDone = Callable[[GeneratedTokens], None]

@@ -205,18 +205,19 @@ class CompiledEngine:
         return end
 
     def _finished(self, events: list[int], place: int) -> int:
-        _, request_id, finish, passes, drafted, accepted, length = events[place : place + 7]
-        end = place + 7 + length
+        _, request_id, finish, passes, drafted, accepted, stop_id, length = events[place : place + 8]
+        end = place + 8 + length
         taken = self._taken.pop(request_id)
         taken.on_done(
             GeneratedTokens(
-                tokens=events[place + 7 : end],
+                tokens=events[place + 8 : end],
                 finish=_FINISHES[finish],
                 prompt_tokens=len(taken.request.prompt),
                 completion_tokens=length + (_FINISHES[finish] is Finish.STOP),
                 passes=passes,
                 drafted=drafted,
                 accepted=accepted,
+                stop_id=stop_id if stop_id >= 0 else None,
             )
         )
         return end

@@ -49,6 +49,7 @@ class Generation:
     passes: int = 0
     drafted: int = 0
     accepted: int = 0
+    stop_id: int | None = None
     _course: Course = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,11 +129,13 @@ class Generation:
                 passes=self.passes,
                 drafted=self.drafted,
                 accepted=self.accepted,
+                stop_id=self.stop_id,
             )
         )
 
     def _accept(self, token: int) -> Finish | None:
         if token in self.request.stop_ids:
+            self.stop_id = token
             return Finish.STOP
         self.tokens.append(token)
         return None if self.room > 0 else Finish.LENGTH

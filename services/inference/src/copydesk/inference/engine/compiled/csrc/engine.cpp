@@ -197,7 +197,7 @@ void Engine::finish(Sequence& sequence, Finish finish) {
   if (whole) smooth(request_seconds_, steady_seconds() - sequence.admitted);
   const auto first = sequence.history.begin() + sequence.prompt_length;
   events_.insert(events_.end(), {kFinished, sequence.id, static_cast<int64_t>(finish), sequence.passes,
-                                 sequence.drafted, sequence.accepted, sequence.made()});
+                                 sequence.drafted, sequence.accepted, sequence.stop_id, sequence.made()});
   events_.insert(events_.end(), first, sequence.history.end());
   news_ = true;
   if (ran) {

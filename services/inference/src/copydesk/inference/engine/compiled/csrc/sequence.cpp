@@ -41,7 +41,10 @@ Finish Sequence::advance(int32_t fed, int32_t samples, const int32_t* sampled, i
 }
 
 Finish Sequence::accept(int32_t token, int32_t context) {
-  if (stops_at(token)) return Finish::kStop;
+  if (stops_at(token)) {
+    stop_id = token;
+    return Finish::kStop;
+  }
   history.push_back(token);
   return room(context) > 0 ? Finish::kNone : Finish::kLength;
 }

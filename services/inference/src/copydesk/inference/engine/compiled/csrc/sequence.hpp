@@ -22,6 +22,7 @@ struct Sequence {
   int32_t slot = -1;
   int32_t cached = 0;  // tokens whose keys and values are in the slot
   int32_t passes = 0, drafted = 0, accepted = 0;
+  int32_t stop_id = -1;  // the stop token that ended it
   double admitted = 0.0;  // when it got its slot, in steady seconds
   Course course;
   Tokens draft;  // of the step that is being planned or run
