@@ -11,8 +11,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copydesk.inference.engine import Finish, GenerateTokens
-from copydesk.inference.engine.native import NativeEngine, NativeOptions, Precision, open_engine
+from copydesk.inference.engine import Engine, Finish, GenerateTokens
+from copydesk.inference.engine.native import NativeOptions, Precision, open_engine
 from tests.unit.engine.reference import (
     assert_greedy,
     imperfect,
@@ -31,7 +31,7 @@ def open_float32(
     context: int = 64,
     prefill_tokens: int = 40,
     draft_tokens: int = 60,
-) -> NativeEngine:
+) -> Engine:
     torch.set_num_threads(1)
     options = NativeOptions(
         precision=Precision.FLOAT32,

@@ -7,8 +7,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copydesk.inference.engine import Finish, GenerateTokens
-from copydesk.inference.engine.native import NativeEngine, NativeOptions, Precision, open_engine
+from copydesk.inference.engine import Engine, Finish, GenerateTokens
+from copydesk.inference.engine.native import NativeOptions, Precision, open_engine
 from tests.unit.engine.reference import (
     SHAPES,
     assert_greedy,
@@ -20,7 +20,7 @@ from tests.unit.engine.reference import (
 VOCABULARY = 96
 
 
-def open_float32(directory: Path, *, slots: int = 6, context: int = 64, prefill_tokens: int = 40) -> NativeEngine:
+def open_float32(directory: Path, *, slots: int = 6, context: int = 64, prefill_tokens: int = 40) -> Engine:
     torch.set_num_threads(1)
     options = NativeOptions(
         precision=Precision.FLOAT32, slots=slots, context=context, queue=1000, prefill_tokens=prefill_tokens

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -81,7 +82,7 @@ class Bench:
     ) -> None:
         self.model = Arithmetic()
         self.ticks = iter(range(0, 10_000_000, 5))
-        sizes = {
+        sizes: dict[str, Any] = {
             "vocabulary": VOCABULARY,
             "slots": slots,
             "context": context,

@@ -9,7 +9,7 @@ from pathlib import Path
 from copydesk.common.process import run
 from copydesk.common.rpc import Load, Priority
 from copydesk.common.telemetry import configure_logging
-from copydesk.inference.engine import Engine, GenerateTokens, OnDone
+from copydesk.inference.engine import Engine, GenerateTokens, OnDone, OnTokens
 from copydesk.inference.pod.engine_process import serve_engine
 from copydesk.inference.settings import InferenceSettings
 
@@ -23,7 +23,15 @@ class BrokenEngine:
         self._how = how
         self._busy = False
 
-    def submit(self, request: GenerateTokens, *, deadline: float, priority: Priority, on_done: OnDone) -> int:
+    def submit(
+        self,
+        request: GenerateTokens,
+        *,
+        deadline: float,
+        priority: Priority,
+        on_done: OnDone,
+        on_tokens: OnTokens | None = None,
+    ) -> int:
         self._busy = True
         return 1
 
@@ -39,6 +47,9 @@ class BrokenEngine:
 
     def load(self) -> Load:
         return Load(capacity=self.capacity)
+
+    def outlook(self, priority: Priority) -> float:
+        return 0.0
 
 
 def main(how: str, socket: str) -> int:

@@ -12,6 +12,7 @@ from copydesk.inference.engine import (
     GeneratedTokens,
     GenerateTokens,
     OnDone,
+    OnTokens,
     PromptTooLongError,
     QueueFullError,
 )
@@ -34,7 +35,15 @@ class HeldEngine:
         self._held: dict[int, OnDone] = {}
         self._ending: list[tuple[int, Finish]] = []
 
-    def submit(self, request: GenerateTokens, *, deadline: float, priority: Priority, on_done: OnDone) -> int:
+    def submit(
+        self,
+        request: GenerateTokens,
+        *,
+        deadline: float,
+        priority: Priority,
+        on_done: OnDone,
+        on_tokens: OnTokens | None = None,
+    ) -> int:
         if len(request.prompt) > self.context:
             raise PromptTooLongError(len(request.prompt), self.context)
         if len(self._held) >= LIMIT:
@@ -59,6 +68,9 @@ class HeldEngine:
 
     def load(self) -> Load:
         return Load(running=0, queued=len(self._held), capacity=self.capacity)
+
+    def outlook(self, priority: Priority) -> float:
+        return 0.0
 
 
 class Recorder:

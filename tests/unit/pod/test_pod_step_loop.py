@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from copydesk.common.rpc.frames import Load, Priority
-from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens, OnDone
+from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens, OnDone, OnTokens
 from copydesk.inference.pod.step_loop import StepLoop
 
 RESULT = GeneratedTokens(tokens=[5], finish=Finish.STOP, prompt_tokens=1, completion_tokens=2)
@@ -24,7 +24,15 @@ class OneStepEngine:
         self.waiting: list[OnDone] = []
         self.step_threads: set[int] = set()
 
-    def submit(self, request: GenerateTokens, *, deadline: float, priority: Priority, on_done: OnDone) -> int:
+    def submit(
+        self,
+        request: GenerateTokens,
+        *,
+        deadline: float,
+        priority: Priority,
+        on_done: OnDone,
+        on_tokens: OnTokens | None = None,
+    ) -> int:
         self.waiting.append(on_done)
         return len(self.waiting)
 
@@ -41,6 +49,9 @@ class OneStepEngine:
 
     def load(self) -> Load:
         return Load()
+
+    def outlook(self, priority: Priority) -> float:
+        return 0.0
 
 
 @contextmanager
@@ -63,7 +74,11 @@ def running(
 
 async def submit(engine: OneStepEngine, steps: StepLoop) -> tuple[GeneratedTokens, int]:
     answer: asyncio.Future[tuple[GeneratedTokens, int]] = asyncio.get_running_loop().create_future()
-    done = steps.on_loop(lambda result: answer.set_result((result, threading.get_ident())))
+
+    def take(result: GeneratedTokens) -> None:
+        answer.set_result((result, threading.get_ident()))
+
+    done = steps.on_loop(take)
     engine.submit(REQUEST, deadline=0.0, priority=Priority.INTERACTIVE, on_done=done)
     steps.wake()
     return await asyncio.wait_for(answer, 5.0)

@@ -15,11 +15,12 @@ ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 
 
 class Dtype(enum.StrEnum):
-    """The arithmetic of the engine; `auto` is bfloat16 where the processor is fast at it, else float32."""
+    """The arithmetic of the engine; `auto` is the fastest that the processor has instructions for."""
 
     AUTO = "auto"
-    FLOAT32 = "float32"
+    INT8 = "int8"
     BFLOAT16 = "bfloat16"
+    FLOAT32 = "float32"
 
 
 class Draft(enum.StrEnum):
@@ -27,6 +28,14 @@ class Draft(enum.StrEnum):
 
     AUTO = "auto"
     OFF = "off"
+
+
+class Core(enum.StrEnum):
+    """What schedules the engine's steps."""
+
+    AUTO = "auto"
+    COMPILED = "compiled"
+    PYTHON = "python"
 
 
 class LogLevel(enum.StrEnum):
@@ -88,8 +97,25 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     )
     dtype: Dtype = Field(
         default=Dtype.AUTO,
-        description="Arithmetic of the engine: auto, float32 or bfloat16. auto: bfloat16 where the processor has "
-        "instructions for it, which halves time and memory, else float32.",
+        description="Arithmetic of the engine: auto, int8, bfloat16 or float32. auto: int8 on a CPU with "
+        "instructions for it (four times as fast as bfloat16 and half its memory, and an answer never depends on "
+        "what else runs), else bfloat16 where that is fast, else float32.",
+    )
+    device: str = Field(
+        default="cpu",
+        pattern=r"^(cpu|cuda(:\d+)?|null:\d+(\.\d+)?)$",
+        description="What the engine computes on: cpu, cuda or cuda:N. null:MS computes nothing, in MS "
+        "milliseconds a step, and answers with noise: it measures what all else costs.",
+    )
+    core: Core = Field(
+        default=Core.AUTO,
+        description="What schedules steps: auto, compiled or python. auto: the compiled one where g++ is to be "
+        "had, since it leaves the processor to the model; python is for comparison.",
+    )
+    asynchronous: bool = Field(
+        default=True,
+        description="Whether a step begins before the results of the last one are dealt with; false is for "
+        "comparison.",
     )
     draft: Draft = Field(
         default=Draft.AUTO,

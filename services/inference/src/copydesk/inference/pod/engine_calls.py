@@ -11,15 +11,17 @@ import msgspec
 from copydesk.common.rpc import InboundCall
 from copydesk.common.rpc.frames import Fault, Load, Status
 from copydesk.inference.engine import (
+    DeadlineUnreachableError,
     Engine,
     Finish,
     GeneratedTokens,
     GenerateTokens,
+    OverloadedError,
     QueueFullError,
     RequestError,
 )
 from copydesk.inference.pod.metrics import EngineMetrics
-from copydesk.inference.pod.step_loop import StepLoop
+from copydesk.inference.pod.step_loop import Steps
 
 _SMOOTHING = 0.1
 _SHORTEST_RETRY_MS = 20
@@ -38,7 +40,7 @@ class EngineCalls:
     def __init__(
         self,
         engine: Engine,
-        steps: StepLoop,
+        steps: Steps,
         metrics: EngineMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,18 +65,36 @@ class EngineCalls:
         self._submit(call, request)
 
     def _submit(self, call: InboundCall, request: GenerateTokens) -> None:
-        done = self._steps.on_loop(functools.partial(self._finish, call, self._clock()))
         try:
-            request_id = self._engine.submit(request, deadline=call.deadline, priority=call.priority, on_done=done)
-        except QueueFullError as error:
-            retry = retry_after_ms(self._engine.load(), self._request_seconds)
-            call.fail(Status.OVERLOADED, Fault(error.code, str(error), retry))
+            self._require_time(call)
+            request_id = self._engine.submit(
+                request,
+                deadline=call.deadline,
+                priority=call.priority,
+                on_done=self._steps.on_loop(functools.partial(self._finish, call, self._clock())),
+                on_tokens=self._steps.on_loop(functools.partial(self._stream, call)) if request.stream else None,
+            )
+        except OverloadedError as error:
+            self._refuse(call, error)
             return
         except RequestError as error:
             call.fail(Status.INVALID, Fault(error.code, str(error)))
             return
         call.on_cancel = functools.partial(self._cancel, request_id)
         self._steps.wake()
+
+    def _require_time(self, call: InboundCall) -> None:
+        """Refuse at once what would only wait for its deadline, and make others wait with it."""
+        wait, remaining = self._engine.outlook(call.priority), call.remaining_ms() / 1000
+        if wait > remaining:
+            raise DeadlineUnreachableError(wait, remaining)
+
+    def _refuse(self, call: InboundCall, error: OverloadedError) -> None:
+        retry = retry_after_ms(self._engine.load(), self._request_seconds)
+        call.fail(Status.OVERLOADED, Fault(error.code, str(error), retry))
+
+    def _stream(self, call: InboundCall, tokens: list[int]) -> None:
+        call.chunk(self._encoder.encode(tokens))
 
     def _cancel(self, request_id: int) -> None:
         self._engine.cancel(request_id)
@@ -86,6 +106,9 @@ class EngineCalls:
             return
         if result.finish is Finish.CANCELLED:
             call.fail(Status.CANCELLED, Fault("cancelled", "the request was cancelled"))
+            return
+        if result.finish is Finish.DISPLACED:
+            self._refuse(call, QueueFullError(self._engine.queue))
             return
         self._request_seconds += _SMOOTHING * (self._clock() - began - self._request_seconds)
         self._metrics.answered(result)

@@ -17,6 +17,7 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
     # Here, so that what only reads this module's name does not pay for torch.
     from copydesk.inference.engine.native import (
         DRAFT_TOKENS,
+        Core,
         InvalidOptionError,
         ModelError,
         NativeOptions,
@@ -31,6 +32,9 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
         queue=settings.queue,
         draft_tokens=DRAFT_TOKENS if settings.draft is Draft.AUTO else 0,
         threads=settings.thread_count(),
+        device=settings.device,
+        core=Core(settings.core.value),
+        asynchronous=settings.asynchronous,
     )
     try:
         digest = read_digest(settings.model_dir)

@@ -11,11 +11,12 @@ from copydesk.common.messages import EndpointState
 from copydesk.common.process import run_until_signal
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.engine import Engine
+from copydesk.inference.engine import Engine, SelfStepping
 from copydesk.inference.pod.engine_calls import EngineCalls
 from copydesk.inference.pod.engine_loading import load_engine
+from copydesk.inference.pod.event_loop_steps import SelfSteppingLoop
 from copydesk.inference.pod.metrics import EngineMetrics
-from copydesk.inference.pod.step_loop import StepLoop
+from copydesk.inference.pod.step_loop import StepLoop, Steps
 from copydesk.inference.settings import InferenceSettings
 
 _log = get_logger(__name__)
@@ -37,7 +38,7 @@ async def serve_engine(
     engine, digest = await asyncio.to_thread(load, settings)
     crashed: asyncio.Future[Exception] = loop.create_future()
     metrics = EngineMetrics()
-    steps = StepLoop(engine, loop=loop, on_crash=crashed.set_result, on_step=metrics.step_seconds.observe)
+    steps = _steps(engine, loop, crashed.set_result, metrics.step_seconds.observe, settings)
     server = RpcServer(
         EngineCalls(engine, steps, metrics).handle,
         hello=lambda: _hello(settings, engine, digest),
@@ -53,7 +54,19 @@ async def serve_engine(
     return code
 
 
-async def _run(steps: StepLoop, crashed: asyncio.Future[Exception], *, step_limit: float) -> int:
+def _steps(
+    engine: Engine,
+    loop: asyncio.AbstractEventLoop,
+    on_crash: Callable[[Exception], None],
+    on_step: Callable[[float], object],
+    settings: InferenceSettings,
+) -> Steps:
+    if isinstance(engine, SelfStepping):
+        return SelfSteppingLoop(engine, loop=loop, on_crash=on_crash, on_step=on_step)
+    return StepLoop(engine, loop=loop, on_crash=on_crash, on_step=on_step, asynchronous=settings.asynchronous)
+
+
+async def _run(steps: Steps, crashed: asyncio.Future[Exception], *, step_limit: float) -> int:
     watch = asyncio.create_task(_watch_steps(steps, step_limit))
     signalled = asyncio.create_task(run_until_signal())
     ends: set[asyncio.Future[Any]] = {crashed, signalled}
@@ -77,7 +90,7 @@ def _hello(settings: InferenceSettings, engine: Engine, digest: str) -> Hello:
     )
 
 
-async def _watch_steps(steps: StepLoop, limit: float) -> None:
+async def _watch_steps(steps: Steps, limit: float) -> None:
     while True:
         await asyncio.sleep(limit / 10)
         if steps.step_age() > limit:

@@ -7,20 +7,48 @@ answering pings and taking requests. What a step finished goes back to the event
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-from copydesk.inference.engine import Engine, GeneratedTokens, OnDone
+from copydesk.inference.engine import Engine
 
-Delivery = tuple[Callable[[GeneratedTokens], None], GeneratedTokens]
+Result = TypeVar("Result")
+Delivery = Callable[[], None]
+
+
+class Steps(Protocol):
+    """What runs an engine's steps beside the event loop."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    def wake(self) -> None:
+        """Tell it that there is work or a cancellation."""
+        ...
+
+    def stop(self, timeout: float) -> bool:
+        """End after the present step; false if that takes more than `timeout` seconds."""
+        ...
+
+    def on_loop(self, callback: Callable[[Result], None]) -> Callable[[Result], None]:
+        """Turn a callback for the event loop into one that the engine may call."""
+        ...
+
+    def step_age(self) -> float:
+        """Return for how many seconds the present step has been running; 0 between steps."""
+        ...
 
 
 class StepLoop:
     """Steps an engine for as long as it has work, and sleeps until `wake` otherwise.
 
     `on_crash` is called on the event loop with what a step raised; no step follows. `on_step` gets the duration
-    of each step in seconds, on the thread.
+    of each step in seconds, on the thread. `asynchronous` says whether a step begins before the event loop has
+    dealt with what the last one made.
     """
 
     def __init__(
@@ -30,14 +58,17 @@ class StepLoop:
         loop: asyncio.AbstractEventLoop,
         on_crash: Callable[[Exception], None],
         on_step: Callable[[float], object],
+        asynchronous: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._loop = loop
         self._on_crash = on_crash
         self._on_step = on_step
+        self._asynchronous = asynchronous
         self._clock = clock
         self._work = threading.Event()
+        self._dealt_with = threading.Event()
         self._stopping = False
         self._finished: list[Delivery] = []
         self._step_began: float | None = None
@@ -56,12 +87,13 @@ class StepLoop:
         """End after the present step; false if that takes more than `timeout` seconds."""
         self._stopping = True
         self._work.set()
+        self._dealt_with.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def on_loop(self, callback: Callable[[GeneratedTokens], None]) -> OnDone:
+    def on_loop(self, callback: Callable[[Result], None]) -> Callable[[Result], None]:
         """Turn a callback for the event loop into one that the engine may call within a step."""
-        return lambda result: self._finished.append((callback, result))
+        return lambda result: self._finished.append(functools.partial(callback, result))
 
     def step_age(self) -> float:
         """Return for how many seconds the present step has been running; 0 between steps."""
@@ -85,10 +117,13 @@ class StepLoop:
             self._on_step(self._clock() - began)
         if self._finished:
             batch, self._finished = self._finished, []
-            self._loop.call_soon_threadsafe(_deliver, batch)
+            self._dealt_with.clear()
+            self._loop.call_soon_threadsafe(self._deliver, batch)
+            if not self._asynchronous and not self._stopping:
+                self._dealt_with.wait()
         return busy
 
-
-def _deliver(batch: list[Delivery]) -> None:
-    for callback, result in batch:
-        callback(result)
+    def _deliver(self, batch: list[Delivery]) -> None:
+        for delivery in batch:
+            delivery()
+        self._dealt_with.set()
