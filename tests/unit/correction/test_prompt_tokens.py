@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from copydesk.inference.correction.template import Surroundings
+from copydesk.inference.correction.text_tokenizer import TextTokenizer
 from copydesk.inference.correction.tokens import PromptTokens
 from tests.fixtures.tiny_model import SPECIAL_TOKENS, tiny_tokenizer
 
@@ -25,7 +26,7 @@ typed_text = st.lists(
 def prompt_tokens(folder: Path, tokenizer: Tokenizer, around: Surroundings = SENTENCE) -> PromptTokens:
     folder.mkdir(exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    return PromptTokens(folder, around)
+    return PromptTokens(TextTokenizer(folder), around)
 
 
 def llama_tokenizer() -> Tokenizer:

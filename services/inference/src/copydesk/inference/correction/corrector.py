@@ -10,17 +10,13 @@ from copydesk.inference.correction.errors import MissingStopTokenError, ModelFil
 from copydesk.inference.correction.model_files import ModelFiles, read_model_files
 from copydesk.inference.correction.settings import FILE_NAME, CorrectionSettings, read_settings
 from copydesk.inference.correction.template import surroundings
+from copydesk.inference.correction.text_tokenizer import TextTokenizer, most_characters
 from copydesk.inference.correction.tokens import PromptTokens
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens
 from copydesk.text import keep_emoji, similarity
 
 _REPLACEMENT = "\ufffd"
 """What bytes that are no UTF-8 decode to."""
-
-_CHARACTERS_A_TOKEN = 16
-_MOST_CHARACTERS = 65_536
-"""Text beyond either fits no model, and is not tokenised to find out: four megabytes of it would take seconds, for
-which everybody else would have to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class EncodedSentence:
 class Corrector:
     """Turns sentences into requests and answers into corrections, as one model directory wants it.
 
-    Immutable once made and safe to share between threads.
+    Immutable once made; for one thread at a time.
     """
 
     def __init__(
@@ -59,11 +55,15 @@ class Corrector:
         self.settings = settings
         self.stop_ids = stop_ids
         self.context = context
-        self._most_characters = min(_CHARACTERS_A_TOKEN * context, _MOST_CHARACTERS)
+        self._most_characters = most_characters(context)
 
     @classmethod
-    def load(cls, directory: Path, *, context: int | None = None) -> Corrector:
+    def load(
+        cls, directory: Path, *, context: int | None = None, tokenizer: TextTokenizer | None = None
+    ) -> Corrector:
         """Read a model directory; `context` is what the engine gives a request, if less than the model's own.
+
+        A `tokenizer` of the same directory that is there already is used too: each takes tens of megabytes.
 
         Raises:
             CorrectionSetupError: The directory does not say how to ask its model; the subclass tells what to add.
@@ -71,9 +71,10 @@ class Corrector:
         files = read_model_files(directory)
         settings = read_settings(directory)
         around = surroundings(files.chat_template, files.named_tokens, settings.instruction, directory)
-        tokens = PromptTokens(directory, around)
+        tokenizer = tokenizer or TextTokenizer(directory)
+        tokens = PromptTokens(tokenizer, around)
         limit = files.context if context is None else min(context, files.context)
-        return cls(tokens, settings, _stop_ids(files, settings, tokens), limit)
+        return cls(tokens, settings, _stop_ids(files, settings, tokenizer), limit)
 
     def encode(self, text: str) -> EncodedSentence:
         """Tokenise a sentence: one line, stripped, not empty. One of a length that cannot fit gets no tokens."""
@@ -116,13 +117,16 @@ def one_line(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _stop_ids(files: ModelFiles, settings: CorrectionSettings, tokens: PromptTokens) -> tuple[int, ...]:
-    ids = list(files.eos_ids)
-    eos = tokens.token_id(files.named_tokens.get("eos_token", ""))
-    if eos is not None:
-        ids.append(eos)
+def end_ids(files: ModelFiles, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    """The tokens with which a model ends whatever it writes."""
+    eos = tokenizer.token_id(files.named_tokens.get("eos_token", ""))
+    return tuple(dict.fromkeys([*files.eos_ids, *([] if eos is None else [eos])]))
+
+
+def _stop_ids(files: ModelFiles, settings: CorrectionSettings, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    ids = list(end_ids(files, tokenizer))
     for token in settings.stop_tokens:
-        index = tokens.token_id(token)
+        index = tokenizer.token_id(token)
         if index is None:
             raise ModelFileError(files.directory, FILE_NAME, f"stop_tokens: the tokenizer has no token {token!r}")
         ids.append(index)
