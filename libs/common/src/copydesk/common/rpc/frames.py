@@ -52,11 +52,15 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
-    """Why a request failed: a stable code for programs, a message for people."""
+    """Why a request failed: a stable code for programs, a message for people.
+
+    `parameter` names the field of the request that is to blame, where one is.
+    """
 
     code: str
     message: str
     retry_after_ms: int = 0
+    parameter: str = ""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=0):

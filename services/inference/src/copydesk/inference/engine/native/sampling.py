@@ -14,7 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from copydesk.inference.engine.interface import InvalidSamplingError, Sampling
+from copydesk.inference.engine.interface import Sampling
+from copydesk.inference.engine.sampling_limits import validate
+
+__all__ = ["choose", "kept_weights", "validate"]
 
 Scores = NDArray[np.float32]
 
@@ -23,22 +26,6 @@ _BLOCK = 256
 _SEEDS = 1 << 64
 _COLDEST = 1e-5
 """A temperature below it takes the likeliest token, as 0 does: scores divided by it are no numbers any more."""
-
-
-def validate(sampling: Sampling) -> None:
-    """Raise `InvalidSamplingError` for a parameter that means nothing."""
-    limits: tuple[tuple[str, float, bool, str], ...] = (
-        ("temperature", sampling.temperature, 0.0 <= sampling.temperature <= 100.0, "0 to 100"),
-        ("top_p", sampling.top_p, 0.0 < sampling.top_p <= 1.0, "more than 0, and 1 at the most"),
-        ("top_k", sampling.top_k, sampling.top_k >= 0, "0, for all tokens, or more"),
-        ("min_p", sampling.min_p, 0.0 <= sampling.min_p <= 1.0, "0 to 1"),
-        ("presence_penalty", sampling.presence_penalty, -2.0 <= sampling.presence_penalty <= 2.0, "-2 to 2"),
-        ("frequency_penalty", sampling.frequency_penalty, -2.0 <= sampling.frequency_penalty <= 2.0, "-2 to 2"),
-        ("repetition_penalty", sampling.repetition_penalty, 0.0 < sampling.repetition_penalty <= 10.0, "0 to 10"),
-    )
-    for name, value, holds, expected in limits:
-        if not holds:  # not a number holds nothing
-            raise InvalidSamplingError(name, value, expected)
 
 
 def choose(
