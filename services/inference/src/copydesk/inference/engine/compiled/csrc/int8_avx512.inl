@@ -186,3 +186,4 @@ const uint16_t* query_of(const Attention& attention, const Piece& piece, int row
 }
 
 }  // namespace
+}  // namespace copydesk

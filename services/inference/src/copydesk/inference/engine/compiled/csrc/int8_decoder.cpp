@@ -11,18 +11,13 @@ namespace copydesk {
 namespace {
 
 constexpr int kRowsAPiece = 4, kAttentionRows = 16, kLargestStep = 32;
+constexpr int kPlacedRows = 16;  // neighbours share cache lines of the keys
 
 float widened(uint16_t bfloat16) {
   const uint32_t bits = uint32_t{bfloat16} << 16;
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
-}
-
-uint16_t narrowed(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 }  // namespace
@@ -158,15 +153,15 @@ void Decoder::lay_out(const CdStep& step) {
 }
 
 template <class Work>
-void Decoder::for_rows(int count, Work&& work) {
-  pool_.run((count + kRowsAPiece - 1) / kRowsAPiece, [&](int piece, int) {
-    const int end = std::min(count, (piece + 1) * kRowsAPiece);
-    for (int row = piece * kRowsAPiece; row < end; ++row) work(row);
+void Decoder::for_rows(int count, int rows_a_piece, Work&& work) {
+  pool_.run((count + rows_a_piece - 1) / rows_a_piece, [&](int piece, int) {
+    const int end = std::min(count, (piece + 1) * rows_a_piece);
+    for (int row = piece * rows_a_piece; row < end; ++row) work(row);
   });
 }
 
 void Decoder::embed(const CdStep& step) {
-  for_rows(count_, [&](int row) {
+  for_rows(count_, kRowsAPiece, [&](int row) {
     const uint16_t* source = embedding_ + static_cast<size_t>(step.token[row]) * shape_.hidden;
     float* x = room_.x.as<float>() + static_cast<size_t>(row) * hidden_stride_;
     for (int i = 0; i < shape_.hidden; ++i) x[i] = widened(source[i]);
@@ -191,7 +186,7 @@ void Decoder::run_layer(const Layer& layer, int index) {
 int Decoder::row_bytes(int inputs) { return padded(inputs, kTileInputs) | kTileInputs; }
 
 void Decoder::norm(const float* weight, int count, const int32_t* rows) {
-  for_rows(count, [&](int row) {
+  for_rows(count, kRowsAPiece, [&](int row) {
     const float* x = room_.x.as<float>() + static_cast<size_t>(rows ? rows[row] : row) * hidden_stride_;
     kernels_->norm_quantise(x, weight, shape_.norm_epsilon, shape_.hidden,
                             room_.quantised.as<int8_t>() + static_cast<size_t>(row) * row_bytes(shape_.hidden), hidden_stride_,
@@ -200,7 +195,7 @@ void Decoder::norm(const float* weight, int count, const int32_t* rows) {
 }
 
 void Decoder::quantise(const float* source, int stride, int size) {
-  for_rows(count_, [&](int row) {
+  for_rows(count_, kRowsAPiece, [&](int row) {
     kernels_->quantise(source + static_cast<size_t>(row) * stride, size,
                        room_.quantised.as<int8_t>() + static_cast<size_t>(row) * row_bytes(size), stride,
                        room_.scales.as<float>() + row);
@@ -223,33 +218,16 @@ void Decoder::multiply(const Linear& linear, Then then, float* out, int out_stri
   pool_.run(linear.pairs(), [&](int pair, int thread) { kernels_->multiply(product, pair, thread); });
 }
 
-// Turns queries and keys to their positions (Su et al., arXiv 2104.09864) and puts keys and values into the cache.
 void Decoder::place(int layer) {
   const Geometry& g = geometry_;
-  const int half = g.head_dim / 2;
+  const size_t half = g.head_dim / 2;
   const float scale = 1.4426950408889634f / std::sqrt(static_cast<float>(g.head_dim));
-  for_rows(count_, [&](int row) {
-    const float* source = room_.qkv.as<float>() + static_cast<size_t>(row) * qkv_stride_;
+  for_rows(count_, kPlacedRows, [&](int row) {
     const int position = position_of_[row];
-    const float *cos = cos_.data() + static_cast<size_t>(position) * half, *sin = sin_.data() + static_cast<size_t>(position) * half;
-    uint16_t* query = room_.queries.as<uint16_t>() + static_cast<size_t>(row) * g.heads * g.width;
-    for (int head = 0; head < g.heads; ++head, source += g.head_dim, query += g.width)
-      for (int d = 0; d < half; ++d) {
-        query[d] = narrowed((source[d] * cos[d] - source[d + half] * sin[d]) * scale);
-        query[d + half] = narrowed((source[d + half] * cos[d] + source[d] * sin[d]) * scale);
-      }
-    const float* values = source + static_cast<size_t>(g.kv_heads) * g.head_dim;
-    for (int head = 0; head < g.kv_heads; ++head, source += g.head_dim, values += g.head_dim) {
-      const Cache cached = cache(layer, slot_of_[row], head);
-      uint16_t* keys = cached.keys + static_cast<size_t>(position / 16) * g.width * 16 + position % 16 * 2;
-      uint16_t* kept = cached.values + static_cast<size_t>(position / 2) * g.width * 2 + position % 2;
-      const auto put = [&](int d, float key) { keys[d / 2 * 32 + d % 2] = narrowed(key); };
-      for (int d = 0; d < half; ++d) {
-        put(d, source[d] * cos[d] - source[d + half] * sin[d]);
-        put(d + half, source[d + half] * cos[d] + source[d] * sin[d]);
-      }
-      for (int d = 0; d < g.head_dim; ++d) kept[d * 2] = narrowed(values[d]);
-    }
+    kernels_->place(g, {room_.qkv.as<float>() + static_cast<size_t>(row) * qkv_stride_, cos_.data() + position * half,
+                        sin_.data() + position * half, scale, position,
+                        room_.queries.as<uint16_t>() + static_cast<size_t>(row) * g.heads * g.width,
+                        cache(layer, slot_of_[row], 0), 2 * cache_numbers_});
   });
 }
 

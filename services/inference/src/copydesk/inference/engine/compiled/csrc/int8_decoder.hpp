@@ -74,7 +74,7 @@ class Decoder {
   void sample(const CdStep& step);
   Cache cache(int layer, int slot, int head) const;
   template <class Work>
-  void for_rows(int count, Work&& work);
+  void for_rows(int count, int rows_a_piece, Work&& work);
 
   CdShape shape_;
   Geometry geometry_;

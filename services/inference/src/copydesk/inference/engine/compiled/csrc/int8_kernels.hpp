@@ -3,6 +3,7 @@
 // a row's numbers depend on its own tokens only, bit by bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "int8_model.hpp"
@@ -65,6 +66,17 @@ struct Scratch {
   float* attended;        // [16][width]
 };
 
+// One token's queries, keys and values, and where they go.
+struct Placement {
+  const float* source;     // queries, keys, values, heads side by side
+  const float *cos, *sin;  // of its position, [head_dim / 2]
+  float query_scale;
+  int position;
+  uint16_t* queries;   // bfloat16 [heads][width]
+  Cache cache;         // of the first head
+  size_t head_stride;  // from one head's cache to the next one's
+};
+
 struct Kernels {
   const char* name;
   // Root mean square norm (Zhang and Sennrich, arXiv 1910.07467), then 8-bit integers: q * scale is about the row.
@@ -73,6 +85,7 @@ struct Kernels {
   void (*quantise)(const float* row, int size, int8_t* q, int padded, float* scale);
   // One pair of output tiles, for all rows.
   void (*multiply)(const Product& product, int pair, int thread);
+  void (*place)(const Geometry& geometry, const Placement& placement);
   void (*attend)(const Attention& attention, const Piece& piece, const Scratch& scratch);
 };
 

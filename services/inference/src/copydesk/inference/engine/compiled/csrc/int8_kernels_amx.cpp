@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include "int8_avx512.inl"
+#include "int8_place.inl"
+
+namespace copydesk {
 
 namespace {
 
@@ -164,7 +167,7 @@ bool has_amx() {
 }  // namespace
 
 const Kernels* amx_kernels() {
-  static const Kernels kernels{"amx", norm_quantise, quantise, multiply, attend};
+  static const Kernels kernels{"amx", norm_quantise, quantise, multiply, place, attend};
   static const bool able = avx512_kernels() != nullptr && has_amx();
   return able ? &kernels : nullptr;
 }

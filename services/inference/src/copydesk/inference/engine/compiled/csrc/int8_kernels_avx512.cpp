@@ -1,6 +1,9 @@
 // AVX-512 VNNI, without AMX.
 #if defined(__AVX512F__)
 #include "int8_avx512.inl"
+#include "int8_place.inl"
+
+namespace copydesk {
 
 namespace {
 
@@ -101,7 +104,7 @@ void attend(const Attention& attention, const Piece& piece, const Scratch& scrat
 }  // namespace
 
 const Kernels* avx512_kernels() {
-  static const Kernels kernels{"avx512", norm_quantise, quantise, multiply, attend};
+  static const Kernels kernels{"avx512", norm_quantise, quantise, multiply, place, attend};
   const bool able = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vnni");

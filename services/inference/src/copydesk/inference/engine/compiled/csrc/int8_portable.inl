@@ -132,3 +132,4 @@ void attend(const Attention& attention, const Piece& piece, const Scratch& scrat
 }
 
 }  // namespace
+}  // namespace copydesk
