@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "transformers", "gguf", "safetensors"}
+HEAVY = {"torch", "numpy", "transformers", "gguf", "safetensors"}
 
 
-@pytest.mark.parametrize("module", ["supervisor", "worker_process", "engine_link", "corrections"])
+@pytest.mark.parametrize("module", ["supervisor", "worker_process", "engine_link", "corrections", "completions"])
 def test_supervisor_and_workers_do_not_pay_for_the_engines_libraries(module: str) -> None:
     program = f"import sys, copydesk.inference.__main__, copydesk.inference.pod.{module}; print(*sys.modules)"
     result = subprocess.run(

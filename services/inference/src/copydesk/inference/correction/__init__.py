@@ -4,7 +4,7 @@ A model directory says itself how it wants to be asked: chat template, stop toke
 instruction and limits. Nothing here imports torch.
 """
 
-from copydesk.inference.correction.corrector import Corrector, EncodedSentence
+from copydesk.inference.correction.corrector import Corrector, EncodedSentence, end_ids
 from copydesk.inference.correction.errors import (
     ChatTemplateError,
     CorrectionSetupError,
@@ -12,7 +12,10 @@ from copydesk.inference.correction.errors import (
     MissingStopTokenError,
     ModelFileError,
 )
+from copydesk.inference.correction.model_files import ModelFiles, read_model_files
 from copydesk.inference.correction.settings import CorrectionSettings
+from copydesk.inference.correction.template import compile_template, render
+from copydesk.inference.correction.text_tokenizer import TextTokenizer, most_characters
 
 __all__ = [
     "ChatTemplateError",
@@ -23,4 +26,11 @@ __all__ = [
     "MissingChatTemplateError",
     "MissingStopTokenError",
     "ModelFileError",
+    "ModelFiles",
+    "TextTokenizer",
+    "compile_template",
+    "end_ids",
+    "most_characters",
+    "read_model_files",
+    "render",
 ]

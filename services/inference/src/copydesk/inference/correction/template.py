@@ -7,7 +7,7 @@ result is cut in two. So the template's own text can be tokenised as such, and t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,18 +42,23 @@ def surroundings(
     Raises:
         ChatTemplateError: It does not render, or uses the sentence not once, or changes it.
     """
-    compiled = _compile(template, directory)
-    rendered = _render(compiled, named_tokens, instruction + _STAND_IN, directory)
+    compiled = compile_template(template, directory)
+
+    def rendered_around(text: str) -> str:
+        return render(compiled, named_tokens, [{"role": "user", "content": instruction + text}], directory)
+
+    rendered = rendered_around(_STAND_IN)
     uses = rendered.count(_STAND_IN)
     if uses != 1:
         raise ChatTemplateError(directory, f"it uses the message's content {uses} times unchanged, expected once")
     prefix, _, suffix = rendered.partition(_STAND_IN)
-    if _render(compiled, named_tokens, instruction + _PROBE, directory) != prefix + _PROBE + suffix:
+    if rendered_around(_PROBE) != prefix + _PROBE + suffix:
         raise ChatTemplateError(directory, "it changes the message's content, or depends on it")
     return Surroundings(prefix, suffix)
 
 
-def _compile(template: str, directory: Path) -> jinja2.Template:
+def compile_template(template: str, directory: Path) -> jinja2.Template:
+    """Compile a template, in a sandbox, with what Hugging Face's templates use; raises `ChatTemplateError`."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
@@ -68,8 +73,13 @@ def _compile(template: str, directory: Path) -> jinja2.Template:
         raise ChatTemplateError(directory, str(error)) from error
 
 
-def _render(template: jinja2.Template, named_tokens: Mapping[str, str], content: str, directory: Path) -> str:
-    messages = [{"role": "user", "content": content}]
+def render(
+    template: jinja2.Template,
+    named_tokens: Mapping[str, str],
+    messages: Sequence[Mapping[str, str]],
+    directory: Path,
+) -> str:
+    """The prompt for an answer to `messages`; raises `ChatTemplateError` where the template fails or refuses."""
     try:
         return template.render(
             messages=messages, tools=None, documents=None, add_generation_prompt=True, **named_tokens

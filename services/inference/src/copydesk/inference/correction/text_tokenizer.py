@@ -72,7 +72,7 @@ class TextTokenizer:
         self._tokenizer = _load(directory, content)
         added = [token for token in outline.added_tokens if not _is_unknown(token, outline.model)]
         self.control_ids = frozenset(token.id for token in added if token.special)
-        self._silent_ids = frozenset(token.id for token in outline.added_tokens if token.special)
+        self.silent_ids = frozenset(token.id for token in outline.added_tokens if token.special)
         self._added = {token.content: token for token in added}
         self._find_added = _pattern(added)
         self._edges = _edges(added)
@@ -129,7 +129,7 @@ class TextTokenizer:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens, without control tokens."""
-        shown = [token for token in tokens if token not in self._silent_ids]
+        shown = [token for token in tokens if token not in self.silent_ids]
         return str(self._tokenizer.decode(shown, skip_special_tokens=False))
 
     def token_id(self, token: str) -> int | None:

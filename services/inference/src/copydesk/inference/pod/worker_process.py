@@ -11,11 +11,14 @@ from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAd
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.checkpoint.errors import CheckpointError
 from copydesk.inference.checkpoint.manifest import read_digest
-from copydesk.inference.correction import CorrectionSetupError, Corrector
+from copydesk.inference.completion import Completer
+from copydesk.inference.correction import CorrectionSetupError, Corrector, TextTokenizer, read_model_files
+from copydesk.inference.pod.completions import Completions
 from copydesk.inference.pod.corrections import Corrections
 from copydesk.inference.pod.engine_link import EngineLink
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.pod.metrics import WorkerMetrics
+from copydesk.inference.pod.tasks import Tasks
 from copydesk.inference.settings import InferenceSettings
 
 _log = get_logger(__name__)
@@ -35,7 +38,7 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
         refresh=settings.report_interval_ms / 1000,
         patience=settings.answer_timeout_ms / 1000,
     )
-    corrections = Corrections(_corrector(settings), link, WorkerMetrics())
+    tasks = _tasks(settings, link)
     # A gateway is greeted once, mostly while the engine still loads: the greeting must name the weights by then.
     digest = _digest(settings)
 
@@ -52,8 +55,8 @@ async def serve_worker(settings: InferenceSettings, listener: socket.socket, run
     def load() -> Load:
         return link.load
 
-    gateways = RpcServer(corrections.handle, hello=hello, load=load, token=token)
-    supervisor = RpcServer(corrections.handle, hello=hello, load=load, token=token)
+    gateways = RpcServer(tasks.handle, hello=hello, load=load, token=token)
+    supervisor = RpcServer(tasks.handle, hello=hello, load=load, token=token)
     connecting = asyncio.create_task(link.run())
     await supervisor.start(UnixAddress(str(runtime / f"{name}.sock")))
     await gateways.start(listener)
@@ -75,8 +78,12 @@ def _digest(settings: InferenceSettings) -> str:
         raise CannotStartError("MODEL_DIR", str(error)) from error
 
 
-def _corrector(settings: InferenceSettings) -> Corrector:
+def _tasks(settings: InferenceSettings, link: EngineLink) -> Tasks:
+    directory, context = settings.model_dir, settings.context
     try:
-        return Corrector.load(settings.model_dir, context=settings.context)
+        tokenizer = TextTokenizer(directory)
+        corrector = Corrector.load(directory, context=context, tokenizer=tokenizer)
+        completer = Completer(read_model_files(directory), tokenizer, context=context)
     except (CorrectionSetupError, OSError) as error:
         raise CannotStartError("MODEL_DIR", str(error)) from error
+    return Tasks(Corrections(corrector, link), Completions(completer, link), WorkerMetrics())
