@@ -14,12 +14,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
+from copydesk.inference.cache_folder import cache_folder
 from copydesk.inference.checkpoint.errors import CacheFullError, CacheUnusableError, CorruptCheckpointError
 from copydesk.inference.checkpoint.manifest import check_contents, describe, write_manifest
 
-CACHE_VARIABLE = "COPYDESK_CACHE_DIR"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 Build = Callable[[Path], None]
@@ -35,9 +33,7 @@ class ModelStore:
     @classmethod
     def from_environment(cls) -> ModelStore:
         """Under `COPYDESK_CACHE_DIR` if that is set, else in the user's cache folder."""
-        override = os.environ.get(CACHE_VARIABLE, "")
-        base = Path(override).expanduser() if override else user_cache_path("copydesk")
-        return cls(base / "models")
+        return cls(cache_folder() / "models")
 
     def directory(self, name: str, key: str) -> Path:
         """Where the model of that name, made from what `key` stands for, is or will be."""

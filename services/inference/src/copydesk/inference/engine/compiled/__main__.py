@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 
 from copydesk.common.telemetry import configure_logging
+from copydesk.inference.cache_folder import cache_folder
 from copydesk.inference.engine.compiled.errors import CompiledLibraryError
-from copydesk.inference.engine.compiled.library import build, cache_folder
+from copydesk.inference.engine.compiled.library import FOLDER, build
 
 
 def main() -> int:
     """Build; return the exit code."""
     configure_logging("build")
     try:
-        print(build(cache_folder()))
+        print(build(cache_folder() / FOLDER))
     except CompiledLibraryError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

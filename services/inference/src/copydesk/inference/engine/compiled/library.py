@@ -22,12 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import platformdirs
-
 from copydesk.common.telemetry import get_logger
+from copydesk.inference.cache_folder import CACHE_VARIABLE, cache_folder
 from copydesk.inference.engine.compiled.errors import CompiledLibraryError
 
 _log = get_logger(__name__)
+FOLDER = "native"
 _SOURCES = Path(__file__).parent / "csrc"
 _COMPILER_VARIABLE = "CXX"
 _FLAGS = (
@@ -52,11 +52,6 @@ _X86_FLAGS = {
 _INSTALL = "install a C++ compiler (Debian and Ubuntu: apt-get install g++), or set COPYDESK_INFERENCE_CORE=python"
 
 
-def cache_folder() -> Path:
-    """Return where libraries are kept."""
-    return platformdirs.user_cache_path("copydesk") / "native"
-
-
 @functools.cache
 def load_library() -> ctypes.CDLL:
     """Return the library, built first if need be, which takes some ten seconds and is logged.
@@ -64,7 +59,7 @@ def load_library() -> ctypes.CDLL:
     Raises:
         CompiledLibraryError: there is no compiler, or it does not take the sources, or nothing can be written.
     """
-    path = build(cache_folder())
+    path = build(cache_folder() / FOLDER)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -84,7 +79,7 @@ def build(folder: Path) -> Path:
             if not library.is_file():
                 _build(compiler, commands, library)
     except OSError as error:
-        advice = f"make {folder} writable, or set XDG_CACHE_HOME to a folder that is"
+        advice = f"make {folder} writable, or set {CACHE_VARIABLE} to a folder that is"
         raise CompiledLibraryError(str(error), advice) from error
     return library
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 
 from copydesk.common.telemetry import get_logger
+from copydesk.inference.cache_folder import cache_folder
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.errors import InvalidOptionError
@@ -72,7 +72,7 @@ class Int8Decoder:
         if best_kernels(library, wanted) is None:
             raise InvalidOptionError("kernels", wanted, "those of this processor: amx, avx512, avx2 or portable")
         shape = shape_of(config)
-        folder = folder or platformdirs.user_cache_path("copydesk") / "packed"
+        folder = folder or cache_folder() / "packed"
         packer = Packer(library, config, directory)
         self._block = packed_block(directory, block_size(library, shape), packer.fill, folder)
         cos, sin = (
