@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from copydesk.common.tasks import ChatPrompt, GenerateText, TextPrompt
 from copydesk.inference.completion.chat import ChatPrompts
-from copydesk.inference.completion.detokeniser import Detokeniser
+from copydesk.inference.completion.detokeniser import Detokeniser, last_character
 from copydesk.inference.completion.errors import UnknownTokenError
 from copydesk.inference.completion.limits import (
     Prompt,
@@ -20,9 +20,6 @@ from copydesk.inference.completion.limits import (
 from copydesk.inference.completion.writing import Writing
 from copydesk.inference.correction import ModelFiles, TextTokenizer, end_ids
 from copydesk.inference.engine import GenerateTokens
-
-_SEEN_BEFORE = 5
-"""So many of the prompt's last tokens are enough to know how the next one is spelled."""
 
 
 def _any_seed() -> int:
@@ -90,8 +87,9 @@ class Completer:
         return list(prompt.ids)
 
     def _writing(self, task: GenerateText, prompt: list[int]) -> Writing:
-        before = [] if isinstance(task.prompt, ChatPrompt) else prompt[-_SEEN_BEFORE:]
-        detokeniser = Detokeniser(self._tokenizer.decode, before, self._tokenizer.silent_ids)
+        decode = self._tokenizer.decode
+        before = [] if isinstance(task.prompt, ChatPrompt) else last_character(decode, prompt)
+        detokeniser = Detokeniser(decode, before, self._tokenizer.silent_ids)
         return Writing(detokeniser, task.stop, frozenset(task.stop_ids), len(prompt))
 
     def _require_known(self, parameter: str, tokens: list[int]) -> None:

@@ -6,9 +6,19 @@ from collections.abc import Callable, Container, Sequence
 
 REPLACEMENT = "\ufffd"
 
-
 _LONG = 16
 """Tokens: a character has four at the most, so that with so many some are of characters that stay broken."""
+_BYTES = 4
+"""The most that a character has in UTF-8, and so the most tokens."""
+
+
+def last_character(decode: Callable[[Sequence[int]], str], tokens: Sequence[int]) -> Sequence[int]:
+    """The last tokens that decode to something whole, which a text needs to know of those that it continues."""
+    for count in range(1, _BYTES + 1):
+        last = tokens[-count:]
+        if REPLACEMENT not in decode(last):
+            return last
+    return ()
 
 
 class Detokeniser:
@@ -58,7 +68,7 @@ class Detokeniser:
     def _give_most(self) -> str:
         """Give out all but the last few tokens, cut where no character can be; they decode on their own."""
         whole = self._decode(self._window)
-        for end in range(len(self._window) - 1, len(self._window) - 5, -1):
+        for end in range(len(self._window) - 1, len(self._window) - 1 - _BYTES, -1):
             if self._decode(self._window[:end]) + self._decode(self._window[end:]) == whole:
                 return self._give(self._fresh(end), end)
         return ""

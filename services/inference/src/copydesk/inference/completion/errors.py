@@ -47,7 +47,8 @@ class UnknownRoleError(CompletionError):
     def __init__(self, index: int, role: str, known: tuple[str, ...]) -> None:
         self.index = index
         self.role = role
-        super().__init__(f"messages[{index}].role", f"{role[:64]!r} is no role; expected {', '.join(known)}")
+        parameter = f"messages[{index}].role"
+        super().__init__(parameter, f"{parameter} is {role[:64]!r}; expected {', '.join(known)}")
 
 
 class EmptyPromptError(CompletionError):

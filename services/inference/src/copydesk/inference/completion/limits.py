@@ -89,7 +89,7 @@ def parameter_of(prompt: Prompt) -> str:
 
 def _size(prompt: Prompt) -> int:
     if isinstance(prompt, ChatPrompt):
-        return sum(len(message.content) for message in prompt.messages)
+        return sum(len(message.role) + len(message.content) for message in prompt.messages)
     return len(prompt.text if isinstance(prompt, TextPrompt) else prompt.ids)
 
 
