@@ -97,9 +97,9 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     )
     dtype: Dtype = Field(
         default=Dtype.AUTO,
-        description="Arithmetic of the engine: auto, int8, bfloat16 or float32. auto: int8 on a CPU with "
-        "instructions for it (four times as fast as bfloat16 and half its memory, and an answer never depends on "
-        "what else runs), else bfloat16 where that is fast, else float32.",
+        description="Arithmetic of the engine: auto, int8, bfloat16 or float32. auto: int8 on a CPU with AMX, "
+        "AVX-512 VNNI or AVX2 (several times as fast as bfloat16 and half its memory, and an answer never depends "
+        "on what else runs), else bfloat16 where that is fast, else float32.",
     )
     device: str = Field(
         default="cpu",

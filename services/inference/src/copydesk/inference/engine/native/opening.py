@@ -19,9 +19,9 @@ from copydesk.inference.engine.native.config import ModelConfig, read_config
 from copydesk.inference.engine.native.devices import Device, NullDevice, Runner, RunnerDevice
 from copydesk.inference.engine.native.engine import NativeEngine
 from copydesk.inference.engine.native.errors import InvalidOptionError
-from copydesk.inference.engine.native.int8 import Int8Decoder
+from copydesk.inference.engine.native.int8.decoder import PORTABLE, Int8Decoder, best_kernels
 from copydesk.inference.engine.native.null_runner import NullRunner
-from copydesk.inference.engine.native.precision import Precision, prefers_int8, torch_dtype
+from copydesk.inference.engine.native.precision import Precision, torch_dtype
 
 _log = get_logger(__name__)
 
@@ -84,7 +84,7 @@ def open_engine(directory: Path, options: NativeOptions | None = None) -> Native
 def _library(options: NativeOptions) -> ctypes.CDLL | None:
     """Load the compiled half, unless the options can do without and it is not to be had."""
     needed = options.core is Core.COMPILED or options.precision is Precision.INT8
-    if options.core is Core.PYTHON and not needed and not prefers_int8(options.device):
+    if options.core is Core.PYTHON and options.precision not in {Precision.AUTO, Precision.INT8}:
         return None
     try:
         return load_library()
@@ -99,9 +99,9 @@ def _library(options: NativeOptions) -> ctypes.CDLL | None:
 def _precision(options: NativeOptions, library: ctypes.CDLL | None) -> Precision:
     if options.precision is Precision.INT8 and options.device != "cpu":
         raise InvalidOptionError("precision", "int8", f"another on {options.device}: it is for processors")
-    if options.precision is Precision.AUTO and library is not None and prefers_int8(options.device):
-        return Precision.INT8
-    return options.precision
+    if options.precision is not Precision.AUTO or options.device != "cpu" or library is None:
+        return options.precision
+    return Precision.AUTO if best_kernels(library) == PORTABLE else Precision.INT8
 
 
 def _engine(

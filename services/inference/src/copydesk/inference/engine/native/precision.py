@@ -13,7 +13,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 class Precision(enum.StrEnum):
-    """`AUTO`: on a CPU that multiplies 8-bit integers, `INT8`; else bfloat16 where it is fast, else float32."""
+    """`AUTO`: `INT8` on a CPU with kernels for it; else bfloat16 where that is fast, else float32."""
 
     AUTO = "auto"
     INT8 = "int8"
@@ -22,12 +22,6 @@ class Precision(enum.StrEnum):
 
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
-_INT8_FLAGS = frozenset({"avx512_vnni", "amx_int8"})
-
-
-def prefers_int8(device: str, cpuinfo: Path = CPUINFO) -> bool:
-    """Whether `AUTO` means 8-bit integers on this device: a CPU with instructions for them."""
-    return device == "cpu" and cpuinfo.is_file() and multiplies_int8(cpuinfo.read_text())
 
 
 def torch_dtype(precision: Precision, device: torch.device, cpuinfo: Path = CPUINFO) -> torch.dtype:
@@ -47,11 +41,6 @@ def torch_dtype(precision: Precision, device: torch.device, cpuinfo: Path = CPUI
 def multiplies_bfloat16(cpuinfo: str) -> bool:
     """Whether the text of /proc/cpuinfo lists bfloat16 instructions for its first processor."""
     return not _BF16_FLAGS.isdisjoint(_flags(cpuinfo))
-
-
-def multiplies_int8(cpuinfo: str) -> bool:
-    """Whether it lists instructions that multiply 8-bit integers."""
-    return not _INT8_FLAGS.isdisjoint(_flags(cpuinfo))
 
 
 def _flags(cpuinfo: str) -> list[str]:

@@ -3,7 +3,3 @@
 So an answer is the same bit by bit whatever else the engine computes in the same step, and whether tokens were
 drafted or not. It needs no torch.
 """
-
-from copydesk.inference.engine.native.int8.decoder import Int8Decoder
-
-__all__ = ["Int8Decoder"]

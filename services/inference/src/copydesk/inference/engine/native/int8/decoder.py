@@ -24,6 +24,10 @@ KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
 """Names the kernels to use (amx, avx512, avx2, portable) instead of the best; for tests and comparisons."""
 
 
+PORTABLE = "portable"
+"""The kernels that any processor has; on those without better ones torch is faster."""
+
+
 class CdDecoderOptions(ctypes.Structure):
     """See int8_decoder.hpp."""
 
