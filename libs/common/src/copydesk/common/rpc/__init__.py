@@ -16,7 +16,7 @@ from copydesk.common.rpc.errors import (
 )
 from copydesk.common.rpc.frames import PROTOCOL_VERSION, Fault, Hello, Load, Pong, Priority, Response, Status
 from copydesk.common.rpc.inbound import InboundCall
-from copydesk.common.rpc.server import RpcServer
+from copydesk.common.rpc.server import Released, RpcServer
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -31,6 +31,7 @@ __all__ = [
     "Load",
     "Pong",
     "Priority",
+    "Released",
     "Response",
     "RpcConnectError",
     "RpcError",

@@ -50,6 +50,11 @@ class FrameParser:
         self._buffer = bytearray()
         self._wanted = 0  # bytes the buffer must hold before another look at it is worth while
 
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._buffer)
+
     def feed(self, data: bytes) -> Iterator[AnyFrame]:
         """Yield each frame that `data` completes, in order, then raise the `FrameError` that follows them, if any.
 

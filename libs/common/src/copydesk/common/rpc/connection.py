@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable
 from typing import cast
@@ -107,6 +108,31 @@ class FrameConnection(asyncio.Protocol):
         waiting = transport.get_write_buffer_size()
         if waiting > MAX_WRITE_BUFFER_BYTES:
             self.abort(WriteBufferFullError(waiting, MAX_WRITE_BUFFER_BYTES))
+
+    def pause_reading(self) -> None:
+        """Leave what the peer sends to the operating system."""
+        if self._transport is not None and not self.closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if self._transport is not None and not self.closing:
+            self._transport.resume_reading()
+
+    def detach(self) -> socket.socket | None:
+        """Let go of the connection as it is: return its socket, and report the end without having closed it.
+
+        Reading must be paused. None, and nothing has happened, while a frame has come or gone in part only.
+        """
+        transport = self._transport
+        if self.closing or transport is None:
+            return None
+        self._flush()
+        if self.parser.in_frame or transport.get_write_buffer_size():
+            return None
+        kept = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self.abort()
+        return kept
 
     def close(self) -> None:
         """Write what is queued, then close. `on_lost` follows once that is done."""

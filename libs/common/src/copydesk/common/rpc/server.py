@@ -9,6 +9,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from copydesk.common.rpc.address import Address, TcpAddress, UnixAddress, bound_address
@@ -51,6 +52,14 @@ _EXPIRED = Fault("deadline_exceeded", "the request arrived after its deadline")
 _INTERNAL = Fault("internal", "the request failed for a reason of the server's own")
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A connection between two requests, for another server to `adopt`; `peer` is the client's name."""
+
+    sock: socket.socket
+    peer: str
 
 
 class RpcServer:
@@ -125,6 +134,48 @@ class RpcServer:
     def _accept(self) -> FrameConnection:
         return _Session(self).connection
 
+    async def adopt(
+        self, sock: socket.socket, *, peer: str | None = None, on_lost: Callable[[], None] | None = None
+    ) -> None:
+        """Serve a connection that was accepted elsewhere; `peer` names a client that was greeted there.
+
+        `on_lost` is called once when the connection is no more; not if this raises `OSError`, since it is already.
+        """
+        session = _Session(self, peer, on_lost)
+        timeout = HANDSHAKE_SECONDS if self._tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: session.connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout
+            )
+        except OSError:
+            sock.close()
+            if session not in self._sessions:
+                raise
+
+    async def release(self, patience: float) -> Released | None:
+        """Let go of the least busy connection, its client none the wiser; None if there is none that can be.
+
+        New requests on it wait, unread, until those in flight are answered; if that takes more than `patience`
+        seconds the connection stays. TLS connections stay too: what was negotiated cannot be handed on.
+        """
+        idle_first = sorted(filter(_Session.is_settled, self._sessions), key=_Session.in_flight)
+        if self._tls is not None or not idle_first:
+            return None
+        session = idle_first[0]
+        session.leaving = True
+        session.connection.pause_reading()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while session.in_flight():
+                    self._changed.clear()
+                    await self._changed.wait()
+        sock = None if session.in_flight() else session.connection.detach()
+        if sock is None:
+            session.leaving = False
+            session.connection.resume_reading()
+            return None
+        return Released(sock, session.peer)
+
     def session_made(self, session: _Session) -> None:
         """A connection came to be."""
         self._sessions.add(session)
@@ -137,8 +188,7 @@ class RpcServer:
     def call_ended(self) -> None:
         """A request was answered or given up."""
         self.in_flight -= 1
-        if self.draining:
-            self._changed.set()
+        self._changed.set()
 
     async def drain(self, timeout: float) -> bool:
         """Refuse what is new, wait up to `timeout` seconds for what is in flight; say whether all of it ended."""
@@ -174,20 +224,40 @@ class RpcServer:
 class _Session:
     """One connection of one client. It is the `CallOwner` of the calls that came on it."""
 
-    __slots__ = ("_calls", "_greeting", "_server", "connection", "load", "now", "peer", "stream")
+    __slots__ = (
+        "_calls",
+        "_greeting",
+        "_lost",
+        "_server",
+        "connection",
+        "leaving",
+        "load",
+        "now",
+        "peer",
+        "stream",
+    )
 
-    def __init__(self, server: RpcServer) -> None:
+    def __init__(
+        self, server: RpcServer, greeted: str | None = None, on_lost: Callable[[], None] | None = None
+    ) -> None:
         self._server = server
         self._calls: dict[int, InboundCall] = {}
         self._greeting: asyncio.TimerHandle | None = None
+        self._lost = on_lost
         self.connection = FrameConnection(self._on_hello, self._on_lost, MAX_HELLO_BYTES, self._on_made)
-        self.peer = ""
+        self.peer = greeted or ""
+        self.leaving = False
+        if greeted is not None:
+            self._settle()
         self.load = server.load
         self.now = asyncio.get_running_loop().time
         self.stream: Callable[[Chunk], None] = self.connection.send
 
     def _on_made(self) -> None:
         self._server.session_made(self)
+        if self.is_settled():
+            self._announce_if_draining()
+            return
         self._greeting = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._greeting_late)
 
     def _greeting_late(self) -> None:
@@ -197,6 +267,14 @@ class _Session:
         _log.warning("rpc_handshake_refused", peer=self.peer, reason=reason)
         self._stop_waiting()
         self.connection.close()
+
+    def is_settled(self) -> bool:
+        """Whether the client has been greeted and neither side is about to go."""
+        return self.connection.on_frame == self._on_frame and not self.connection.closing and not self.leaving
+
+    def in_flight(self) -> int:
+        """How many requests of this client wait for their end."""
+        return len(self._calls)
 
     def announce_drain(self) -> None:
         """Tell the client to send nothing new, once it has been greeted."""
@@ -226,9 +304,15 @@ class _Session:
 
     def _greet(self) -> None:
         self._stop_waiting()
+        self._settle()
+        self.connection.send(self._server.hello())
+        self._announce_if_draining()
+
+    def _settle(self) -> None:
         self.connection.on_frame = self._on_frame
         self.connection.parser.max_frame_bytes = self._server.max_frame_bytes
-        self.connection.send(self._server.hello())
+
+    def _announce_if_draining(self) -> None:
         if self._server.draining:
             self.connection.send(Drain())
 
@@ -292,3 +376,5 @@ class _Session:
         for call in calls.values():
             self._give_up(call)
         self._server.session_lost(self)
+        if self._lost is not None:
+            self._lost()
