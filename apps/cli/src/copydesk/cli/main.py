@@ -9,9 +9,12 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from copydesk.cli.bench.vllm_contender import NGram
 
 MODEL_HELP = "A Llama-family directory in Hugging Face's layout. (default: the English model, prepared once)"
 
@@ -27,6 +30,8 @@ app = typer.Typer(
 )
 model_app = typer.Typer(help="Models: prepare the default one.", no_args_is_help=True)
 app.add_typer(model_app, name="model")
+bench_app = typer.Typer(help="Benchmarks: this engine beside others.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
 
 
 class Dtype(StrEnum):
@@ -227,6 +232,119 @@ def prepare(
     from copydesk.cli.commands.model import prepare as run_prepare
 
     raise typer.Exit(run_prepare(as_json=json))
+
+
+@bench_app.callback()
+def bench_root() -> None:
+    """Benchmarks: this engine beside others."""
+
+
+@bench_app.command()
+def engine(
+    engines: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Engines or single settings. (default: all that are installed)")
+    ] = "",
+    texts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sentences, one a line. (default: those that come with it)")
+    ] = None,
+    model: Model = None,
+    count: Annotated[int, typer.Option(min=2, metavar="N", help="How many of the sentences.")] = 240,
+    alone: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of them one at a time, over all rounds.")
+    ] = 120,
+    rounds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Every engine's turns.")] = 3,
+    concurrency: Annotated[
+        str, typer.Option(metavar="N,...", help="Users at a time, beside one; the best of these counts.")
+    ] = "64,128",
+    random: Annotated[
+        bool, typer.Option("--random/--no-random", help="50 random tokens in and out as well, without drafts.")
+    ] = True,
+    vllm_ngram: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="T:L:S",
+            help="vLLM guesses T tokens after a match of L to S; repeatable. (default: the best here)",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One round of few sentences: to see that it works.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    show: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show a run that --json wrote, and measure nothing.")
+    ] = None,
+    set_up: Annotated[
+        bool, typer.Option("--set-up", help="Install the other engines, and measure nothing.")
+    ] = False,
+    rivals_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="COPYDESK_BENCH_RIVALS_DIR",
+            help="Where the other engines are installed. (default: ~/.cache/copydesk/rivals)",
+        ),
+    ] = None,
+) -> None:
+    """Measure this engine beside others, on the same sentences.
+
+    Engines: copydesk, vllm, openvino, ctranslate2, each in several settings. All are
+    started once; then they take turns on all cores, and whoever has no turn is frozen.
+    One user at a time shows latency, many show the rate. Everything takes about an hour
+    and 20 GB of memory. Progress goes to standard error, tables to standard output.
+
+    Exit code 1 means that an engine failed, 2 that there was nothing to measure.
+
+    [bold]Examples[/]
+
+      copydesk bench engine --set-up
+
+      copydesk bench engine --quick --engines copydesk
+
+      copydesk bench engine --engines "copydesk int8 draft,vllm" --rounds 2
+
+      copydesk bench engine --json > run.json; copydesk bench engine --show run.json
+    """
+    from copydesk.cli.commands import bench
+
+    names = [name.strip() for name in engines.split(",") if name.strip()]
+    if show is not None:
+        raise typer.Exit(bench.show_saved(show))
+    if set_up:
+        raise typer.Exit(bench.set_up(names, rivals_dir))
+    request = bench.BenchRequest(
+        engines=tuple(names),
+        texts=texts,
+        model=model,
+        count=min(count, 24) if quick else count,
+        alone=min(alone, 6) if quick else alone,
+        rounds=1 if quick else rounds,
+        users=_users("16" if quick else concurrency),
+        random=random and not quick,
+        ngrams=_ngrams(vllm_ngram or []),
+        rivals_dir=rivals_dir,
+        as_json=json,
+    )
+    raise typer.Exit(bench.bench_engine(request))
+
+
+def _users(text: str) -> tuple[int, ...]:
+    try:
+        users = sorted({int(part) for part in text.split(",")} - {1})
+    except ValueError:
+        users = []
+    if not users or users[0] < 1:
+        raise typer.BadParameter(f"{text!r}; expected numbers like 64,128", param_hint="--concurrency")
+    return tuple(users)
+
+
+def _ngrams(texts: list[str]) -> tuple[NGram, ...]:
+    from copydesk.cli.bench.vllm_contender import NGram
+
+    try:
+        return tuple(map(NGram.parse, texts))
+    except ValueError as error:
+        message = f"{', '.join(texts)}; expected tokens:longest:shortest, like 8:4:2"
+        raise typer.BadParameter(message, param_hint="--vllm-ngram") from error
 
 
 def run() -> None:

@@ -16,7 +16,7 @@ RANDOM = "random_50_50"
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting with so many users: the median rate over the rounds, quantiles of all rounds' latencies together."""
+    """A setting with so many users: the median rate of the rounds, quantiles of all their latencies together."""
 
     concurrency: int
     requests_per_second: float

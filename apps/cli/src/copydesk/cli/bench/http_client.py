@@ -86,7 +86,9 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         status = int(head[0].split()[1])
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
+        }
         keep = headers.get("connection", "").lower() != "close"
         if headers.get("transfer-encoding", "").lower() == "chunked":
             return status, await _read_chunks(reader), keep

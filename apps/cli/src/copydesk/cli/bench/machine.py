@@ -42,9 +42,9 @@ def read_machine() -> Machine:
 
 def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
     """Return the model and the flags of the first processor of /proc/cpuinfo."""
-    fields = dict(
-        (name.strip(), value.strip())
+    fields = {
+        name.strip(): value.strip()
         for name, colon, value in (line.partition(":") for line in text.split("\n\n")[0].splitlines())
         if colon
-    )
+    }
     return fields.get("model name", ""), frozenset(fields.get("flags", "").split())

@@ -15,8 +15,8 @@ from copydesk.loadtest import run_closed
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """A closed loop with `concurrency` users. Latencies are in milliseconds, in the order of the answers.
 
-    `answers` are pairs of a prompt's index and its answer; `passes` is the mean number of the model's passes a request, none
-    where the engine does not tell. `workload` is "corrections" or "random_50_50".
+    `answers` are pairs of a prompt's index and its answer; `passes` is the mean number of the model's passes a
+    request, none where the engine does not tell. `workload` is "corrections" or "random_50_50".
     """
 
     round: int

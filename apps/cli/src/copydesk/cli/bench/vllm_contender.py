@@ -157,7 +157,9 @@ def environ(python: Path) -> Mapping[str, str]:
     """Return the environment that vLLM's CPU build wants: every core, and its own OpenMP and allocator."""
     cores = sorted(os.sched_getaffinity(0))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("COPYDESK_", "VLLM_"))}
-    preload = [str(path) for path in (python.parent.parent / "lib" / "libiomp5.so", tcmalloc()) if path and path.exists()]
+    preload = [
+        str(path) for path in (python.parent.parent / "lib" / "libiomp5.so", tcmalloc()) if path and path.exists()
+    ]
     return kept | {
         "LD_PRELOAD": ":".join(preload),
         "OMP_NUM_THREADS": str(len(cores)),

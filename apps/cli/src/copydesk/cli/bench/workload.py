@@ -86,6 +86,5 @@ CONTEXT = 512
 def random_prompts(count: int, vocabulary: int, rng: random.Random) -> list[Prompt]:
     """Return prompts of 50 tokens drawn evenly, each to be continued by exactly 50."""
     return [
-        Prompt(tuple(rng.randrange(vocabulary) for _ in range(RANDOM_TOKENS)), RANDOM_TOKENS)
-        for _ in range(count)
+        Prompt(tuple(rng.randrange(vocabulary) for _ in range(RANDOM_TOKENS)), RANDOM_TOKENS) for _ in range(count)
     ]

@@ -10,7 +10,6 @@ import json
 import queue
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
