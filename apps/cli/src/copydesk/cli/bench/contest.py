@@ -13,6 +13,7 @@ import psutil
 from copydesk.cli.bench.contender import Contender
 from copydesk.cli.bench.engine_process import StartError
 from copydesk.cli.bench.figures import CORRECTIONS, RANDOM
+from copydesk.cli.bench.guard import Guard
 from copydesk.cli.bench.measure import Measurement, measure
 from copydesk.cli.bench.result import LeftOut
 from copydesk.cli.bench.rival_models import ConversionError
@@ -80,6 +81,7 @@ class Contest:
         self._plan = plan
         self._say = say
         self._contenders: list[Contender] = []
+        self._guard = Guard()
         self._done = 0
         self._total = 0
         self.outcome = Outcome()
@@ -106,6 +108,7 @@ class Contest:
         except (StartError, ConversionError) as error:
             self._leave_out(setting, error)
             return
+        self._guard.watch(contender.process.pid)
         self._contenders.append(contender)
         with self._survived(contender):
             await self._patiently(contender.wait_ready(), f"starting {setting.name}")
@@ -168,7 +171,7 @@ class Contest:
         try:
             yield
         except (StartError, OSError) as error:
-            contender.process.kill()
+            self._end(contender)
             self._contenders.remove(contender)
             self._leave_out(contender.setting, error)
 
@@ -193,10 +196,15 @@ class Contest:
 
     async def _end_all(self) -> None:
         for contender in self._contenders:
-            contender.process.kill()
+            self._end(contender)
+        self._guard.close()
         for contender in self._contenders:
             with contextlib.suppress(Exception):
                 await contender.close()
+
+    def _end(self, contender: Contender) -> None:
+        contender.process.kill()
+        self._guard.release(contender.process.pid)
 
 
 def require_memory(setting: Setting, available: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from copydesk.cli.bench.guard import kill_sessions
 from copydesk.cli.fleet.child import tail
 from copydesk.common.errors import CopydeskError
 from copydesk.common.process import die_with_parent
@@ -56,6 +57,11 @@ class EngineProcess:
         self.stdin = self._process.stdin
         self.stdout = self._process.stdout
 
+    @property
+    def pid(self) -> int:
+        """The program's process id, which is also that of its session."""
+        return self._process.pid
+
     def require_alive(self) -> None:
         """Raise `StartError` when the program has ended."""
         code = self._process.poll()
@@ -88,10 +94,11 @@ class EngineProcess:
         return total
 
     def kill(self) -> None:
-        """End the whole tree, and wait for the program."""
+        """End the whole tree, also what has lost its parent, and wait for the program."""
         tree = self._tree()
         for process in tree:
             _send(process, signal.SIGKILL)
+        kill_sessions({self.pid})
         for stream in (self.stdin, self.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):

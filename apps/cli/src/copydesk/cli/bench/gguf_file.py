@@ -103,7 +103,8 @@ def _write_vocabulary(writer: Any, config: dict[str, Any], tokenizer: dict[str, 
     writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
-    writer.add_pad_token_id(config["pad_token_id"])
+    if "pad_token_id" in config:
+        writer.add_pad_token_id(config["pad_token_id"])
     writer.add_unk_token_id(0)
     writer.add_add_bos_token(False)
     writer.add_add_space_prefix(False)

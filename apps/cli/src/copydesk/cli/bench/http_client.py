@@ -22,6 +22,10 @@ class HttpError(CopydeskError):
         super().__init__(f"HTTP {status}: {body[:500]}" if status else body)
 
 
+class _ClosedUnusedError(HttpError):
+    """The connection was closed before a byte of an answer came."""
+
+
 class HttpClient:
     """Requests to one server, each on a connection of its own for as long as it lasts."""
 
@@ -40,14 +44,17 @@ class HttpClient:
         return await self._exchange(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     async def _exchange(self, request: bytes) -> bytes:
-        reader, writer = await self._connection()
+        reader, writer, is_new = await self._connection()
         try:
             writer.write(request)
             await writer.drain()
             status, body, keep = await _read_answer(reader)
-        except BaseException:
+        except BaseException as error:
             writer.close()
-            raise
+            if is_new or not isinstance(error, _ClosedUnusedError | ConnectionError):
+                raise
+            # The server had closed it for want of use, before it saw the request.
+            return await self._exchange(request)
         if keep:
             self._idle.append((reader, writer))
         else:
@@ -56,13 +63,13 @@ class HttpClient:
             raise HttpError(status, body.decode("utf-8", "replace"))
         return body
 
-    async def _connection(self) -> _Connection:
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bool]:
         while self._idle:
             reader, writer = self._idle.pop()
             if not reader.at_eof() and not writer.is_closing():
-                return reader, writer
+                return reader, writer, False
             writer.close()
-        return await asyncio.open_connection(self._host, self._port)
+        return *await asyncio.open_connection(self._host, self._port), True
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -96,7 +103,8 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
             return status, await reader.readexactly(int(headers["content-length"])), keep
         return status, await reader.read(), False
     except asyncio.IncompleteReadError as error:
-        raise HttpError(0, "the server closed the connection") from error
+        kind = HttpError if error.partial else _ClosedUnusedError
+        raise kind(0, "the server closed the connection") from error
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

@@ -81,10 +81,10 @@ class Environments:
         if not self.python(engine).exists():
             return f"it is not installed in {self.root / engine}"
         try:
-            made = msgspec.json.decode((self.root / engine / _STAMP).read_bytes())
-        except (OSError, msgspec.DecodeError):
+            made = (self.root / engine / _STAMP).read_bytes()
+        except OSError:
             return f"its installation in {self.root / engine} was not finished"
-        if made != msgspec.to_builtins(RECIPES[engine]):
+        if made != msgspec.json.encode(RECIPES[engine]):
             return f"what is installed in {self.root / engine} is another version"
         return ""
 

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,10 @@ class NGram:
 
 def settings(ngrams: tuple[NGram, ...]) -> tuple[Setting, ...]:
     """Return vLLM's settings: both arithmetics, token by token and with each kind of look-up."""
-    drafting = [("", ""), *((ngram.name, f"--speculative-config {ngram.option()}") for ngram in ngrams)]
+    drafting = [
+        ("", ""),
+        *((ngram.name, shlex.join(["--speculative-config", ngram.option()])) for ngram in ngrams),
+    ]
     return tuple(Setting(VLLM, arithmetic, *how) for arithmetic in ("bf16", "int8") for how in drafting)
 
 
@@ -100,7 +104,7 @@ class VllmContender:
         }
         arguments = [str(part) for option in fixed.items() for part in option]
         arguments += ["--no-enable-prefix-caching", "--disable-uvicorn-access-log"]
-        return [*arguments, *self.setting.options.split(" ", 1)] if self.setting.options else arguments
+        return [*arguments, *shlex.split(self.setting.options)]
 
     async def wait_ready(self) -> None:
         """Ask for its version until it answers."""
