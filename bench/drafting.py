@@ -13,13 +13,14 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 from copydesk.inference.checkpoint import prepare_default_model
 from copydesk.loadtest import CorrectSender, Report, open_client, run_closed
 from tests.fixtures.fleet import Fleet, running_fleet
 
-WORKLOAD = Path(__file__).parent / "data" / "gec-workload.txt"
+WORKLOAD = Path(str(resources.files("copydesk.cli.bench").joinpath("data", "gec-workload.txt")))
 SETTINGS = ("auto", "off")
 CONCURRENCY = (1, 16)
 

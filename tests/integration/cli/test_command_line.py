@@ -15,7 +15,7 @@ import pytest
 from copydesk.cli.fleet.ports import free_port
 from copydesk.cli.fleet.state import StateLock
 
-COMMANDS = ["up", "status", "correct", "demo", "model", "model prepare"]
+COMMANDS = ["up", "status", "correct", "demo", "model", "model prepare", "bench engine"]
 
 
 def copydesk(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -81,11 +81,20 @@ async def test_an_answer_that_is_no_200_carries_its_status_and_body() -> None:
     assert caught.value.status == 400
 
 
-async def test_a_lost_connection_is_an_error() -> None:
-    async with serving(lambda body: b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", close_after=1) as (
-        port,
-        _,
-    ):
+async def test_a_connection_that_is_lost_midway_is_an_error() -> None:
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"
+    async with serving(lambda body: half, close_after=1) as (port, counts):
         client = HttpClient("127.0.0.1", port)
         with pytest.raises(HttpError, match="closed the connection"):
             await closing(client, client.post("/", b"{}"))
+    assert counts == [1]
+
+
+async def test_a_request_into_a_connection_that_the_server_is_just_closing_is_sent_again() -> None:
+    answers = [echo(b"one"), b"", echo(b"two")]
+    async with serving(lambda body: answers.pop(0), close_after=2) as (port, counts):
+        client = HttpClient("127.0.0.1", port)
+        assert await client.post("/", b"x") == b"one"
+        assert await client.post("/", b"x") == b"two"
+        await client.close()
+    assert counts == [2, 1]
