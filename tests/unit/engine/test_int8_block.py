@@ -37,7 +37,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def content(directory: Path, fill: Callable[[int], None], folder: Path) -> bytes:
-    return ctypes.string_at(packed_block(directory, SIZE, fill, folder).address, SIZE)
+    block = packed_block(directory, SIZE, fill, folder)
+    return ctypes.string_at(block.address, SIZE)
 
 
 def test_a_second_start_packs_nothing(model: Path, tmp_path: Path) -> None:
