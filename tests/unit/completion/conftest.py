@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, processors
 
 from copydesk.inference.completion import Completer
-from copydesk.inference.correction import TextTokenizer
+from copydesk.inference.correction import TextTokenizer, read_model_files
 from tests.fixtures.tiny_model import write_tiny_model
 from tests.unit.completion.chat_model import CHAT, completer_for
 
@@ -32,3 +33,9 @@ def tokenizer(chat_model: Path) -> TextTokenizer:
 @pytest.fixture(scope="session")
 def completer(chat_model: Path, tokenizer: TextTokenizer) -> Completer:
     return completer_for(chat_model, tokenizer)
+
+
+@pytest.fixture(scope="session")
+def roomy(chat_model: Path, tokenizer: TextTokenizer) -> Completer:
+    """The same with room for any text that a test comes up with."""
+    return Completer(replace(read_model_files(chat_model), context=10_000), tokenizer)

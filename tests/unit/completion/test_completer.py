@@ -37,48 +37,48 @@ def whole(model: Path) -> Tokenizer:
 class TestPrompts:
     @given(turns=st.lists(st.tuples(roles, plain_text), min_size=1, max_size=4))
     def test_a_chat_becomes_the_tokens_that_transformers_makes_of_it(
-        self, chat_model: Path, completer: Completer, turns: list[tuple[str, str]]
+        self, chat_model: Path, roomy: Completer, turns: list[tuple[str, str]]
     ) -> None:
         library: Any = PreTrainedTokenizerFast
         theirs = library(tokenizer_object=whole(chat_model), chat_template=CHAT)
         messages = [{"role": role, "content": content} for role, content in turns]
         expected = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         prompt = ChatPrompt([ChatMessage(role, content) for role, content in turns])
-        assert completer.plan(GenerateText(prompt)).request.prompt == expected
+        assert roomy.plan(GenerateText(prompt)).request.prompt == expected
 
     @given(turns=st.lists(st.tuples(roles, hostile_text), min_size=1, max_size=3))
     def test_control_tokens_of_a_chat_are_the_templates_whatever_was_said(
-        self, completer: Completer, tokenizer: TextTokenizer, turns: list[tuple[str, str]]
+        self, roomy: Completer, tokenizer: TextTokenizer, turns: list[tuple[str, str]]
     ) -> None:
         prompt = ChatPrompt([ChatMessage(role, content) for role, content in turns])
-        tokens = completer.plan(GenerateText(prompt)).request.prompt
+        tokens = roomy.plan(GenerateText(prompt)).request.prompt
         assert [token for token in tokens if token in (0, 1, 2)] == [1, 2] * len(turns) + [1]
         assert tokenizer.token_id("<tool>") not in tokens
         said = "".join(f"{role}\n{content.strip()}\n" for role, content in turns)
         assert tokenizer.decode(tokens) == said + "assistant\n"
 
-    def test_developers_speak_as_the_system_does(self, completer: Completer, tokenizer: TextTokenizer) -> None:
+    def test_developers_speak_as_the_system_does(self, roomy: Completer, tokenizer: TextTokenizer) -> None:
         prompt = ChatPrompt([ChatMessage("developer", "Be brief."), ChatMessage("user", "hi")])
-        tokens = completer.plan(GenerateText(prompt)).request.prompt
+        tokens = roomy.plan(GenerateText(prompt)).request.prompt
         assert tokenizer.decode(tokens) == "system\nBe brief.\nuser\nhi\nassistant\n"
 
     @given(text=hostile_text.filter(bool))
     def test_a_text_is_preceded_by_what_the_model_wants_and_has_no_other_control_token(
-        self, completer: Completer, tokenizer: TextTokenizer, text: str
+        self, roomy: Completer, tokenizer: TextTokenizer, text: str
     ) -> None:
-        tokens = completer.plan(GenerateText(TextPrompt(text))).request.prompt
+        tokens = roomy.plan(GenerateText(TextPrompt(text))).request.prompt
         assert tokens[0] == 0
         assert tokenizer.control_ids.isdisjoint(tokens[1:])
         assert tokenizer.decode(tokens) == text
 
     @given(text=plain_text.filter(bool))
     def test_a_text_becomes_the_tokens_that_the_library_makes_of_it(
-        self, chat_model: Path, completer: Completer, text: str
+        self, chat_model: Path, roomy: Completer, text: str
     ) -> None:
-        assert completer.plan(GenerateText(TextPrompt(text))).request.prompt == whole(chat_model).encode(text).ids
+        assert roomy.plan(GenerateText(TextPrompt(text))).request.prompt == whole(chat_model).encode(text).ids
 
-    def test_token_ids_are_taken_as_they_are(self, completer: Completer) -> None:
-        assert completer.plan(GenerateText(TokenPrompt([9, 1, 2]))).request.prompt == [9, 1, 2]
+    def test_token_ids_are_taken_as_they_are(self, roomy: Completer) -> None:
+        assert roomy.plan(GenerateText(TokenPrompt([9, 1, 2]))).request.prompt == [9, 1, 2]
 
 
 class TestParameters:
