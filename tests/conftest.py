@@ -1,7 +1,15 @@
-"""Fixtures that any test may ask for."""
+"""Fixtures that any test may ask for, and property tests without a deadline.
+
+How long one example takes says more about the machine than about the code.
+"""
 
 from __future__ import annotations
+
+from hypothesis import settings
 
 from tests.fixtures.nats import nats_server
 
 __all__ = ["nats_server"]
+
+settings.register_profile("copydesk", deadline=None)
+settings.load_profile("copydesk")
