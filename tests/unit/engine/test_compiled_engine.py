@@ -1,0 +1,259 @@
+"""The compiled engine decides what the one in Python decides, step by step, and what it answers alike."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from copydesk.common.rpc.frames import Priority
+from copydesk.inference.engine import Engine, GeneratedTokens, GenerateTokens, QueueFullError, Sampling
+from copydesk.inference.engine.compiled import load_library
+from copydesk.inference.engine.native import CompiledEngine, NativeEngine
+from copydesk.inference.engine.native.devices import RunnerDevice
+from copydesk.inference.engine.native.layout import Run, StepResult
+
+VOCABULARY = 17
+LATER = 1e9
+_What = tuple[int, int, tuple[int, ...], int, bool]
+
+
+def follows(tokens: Sequence[int]) -> int:
+    """The likeliest token after `tokens`: short cycles, so that both kinds of drafts are right at times."""
+    return (3 * tokens[-1] + sum(tokens[-3:-1]) + 1) % VOCABULARY
+
+
+class Recording:
+    """A model that follows `follows`, from a cache of its own, and keeps what each step asked of it."""
+
+    def __init__(self) -> None:
+        self.cache: dict[int, list[int]] = {}
+        self.steps: list[list[_What]] = []
+
+    def run(self, runs: Sequence[Run]) -> StepResult:
+        self.steps.append([(run.slot, run.start, tuple(run.tokens), run.samples, run.scores) for run in runs])
+        result = StepResult({})
+        for run in runs:
+            held = self.cache.setdefault(run.slot, [])
+            assert run.start <= len(held), "a position was skipped"
+            held[run.start :] = run.tokens
+            chosen = [follows(held[: run.end - run.samples + 1 + i]) for i in range(run.samples)]
+            if run.scores:
+                result.scores[run.slot] = _peaks(chosen)
+            elif run.samples:
+                result.tokens[run.slot] = chosen
+        return result
+
+
+def _peaks(chosen: Sequence[int]) -> NDArray[np.float32]:
+    distances = np.arange(VOCABULARY)[None, :] - np.array(chosen)[:, None]
+    scores: NDArray[np.float32] = (2.0 * np.cos(0.37 * distances)).astype(np.float32)
+    return scores
+
+
+@dataclass(frozen=True)
+class Submit:
+    request: GenerateTokens
+    priority: Priority
+    patience: float  # how much later than the next step its deadline is
+
+
+@dataclass(frozen=True)
+class Cancel:
+    back: int  # the request that was submitted so many before
+
+
+@dataclass(frozen=True)
+class Step:
+    pass
+
+
+Action = Submit | Cancel | Step
+
+
+@dataclass
+class Played:
+    """One engine, its model, and what it delivered since the last look."""
+
+    engine: Engine
+    model: Recording
+    numbers: list[int] = field(default_factory=list)
+    answers: dict[int, GeneratedTokens] = field(default_factory=dict)
+    streamed: dict[int, list[int]] = field(default_factory=dict)
+
+    def submit(self, action: Submit, now: float) -> bool:
+        index = len(self.numbers)
+
+        def done(answer: GeneratedTokens) -> None:
+            assert index not in self.answers, "answered twice"
+            self.answers[index] = answer
+
+        def stream(tokens: list[int]) -> None:
+            assert index not in self.answers, "streamed after its end"
+            self.streamed.setdefault(index, []).extend(tokens)
+
+        try:
+            number = self.engine.submit(
+                action.request,
+                deadline=now + action.patience,
+                priority=action.priority,
+                on_done=done,
+                on_tokens=stream,
+            )
+        except QueueFullError:
+            return False
+        self.numbers.append(number)
+        return True
+
+    def cancel(self, back: int) -> None:
+        if back <= len(self.numbers):
+            self.engine.cancel(self.numbers[-back])
+
+    def seen(self) -> tuple[Any, ...]:
+        load = self.engine.load()
+        return self.model.steps, self.answers, self.streamed, load.running, load.queued
+
+
+def both(sizes: dict[str, int]) -> tuple[Played, Played]:
+    first, second = Recording(), Recording()
+    python = NativeEngine(first, vocabulary=VOCABULARY, **sizes)
+    compiled = CompiledEngine(
+        load_library(), RunnerDevice(second, VOCABULARY), vocabulary=VOCABULARY, **sizes, asynchronous=False
+    )
+    return Played(python, first), Played(compiled, second)
+
+
+tokens = st.integers(0, VOCABULARY - 1)
+samplings = st.sampled_from(
+    [*[Sampling()] * 4, Sampling(temperature=0.9, top_p=0.9, seed=3), Sampling(presence_penalty=1.0)]
+)
+
+
+@st.composite
+def likely_sources(draw: st.DrawFn, prompt: list[int]) -> list[int]:
+    """What the model would answer, with some of it replaced, left out, or by what is no token."""
+    text = list(prompt)
+    for _ in range(draw(st.integers(1, 24))):
+        text.append(follows(text))
+    source = text[len(prompt) :]
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(source)))
+        put = draw(st.lists(tokens | st.sampled_from([-1, VOCABULARY, 2**31, 2**64]), max_size=2))
+        source[place : place + draw(st.integers(0, 2))] = put
+    return source
+
+
+@st.composite
+def submissions(draw: st.DrawFn) -> Submit:
+    prompt = draw(st.lists(tokens, min_size=1, max_size=20))
+    request = GenerateTokens(
+        prompt=prompt,
+        max_tokens=draw(st.integers(1, 24)),
+        stop_ids=draw(st.lists(tokens, max_size=2)),
+        source=draw(st.just([]) | likely_sources(prompt) | likely_sources(prompt)),
+        sampling=draw(samplings),
+        stream=draw(st.booleans()),
+    )
+    patience = draw(st.sampled_from([LATER, LATER, LATER, 0.0, 1.0, 4.0]))
+    return Submit(request, draw(st.sampled_from(list(Priority))), patience)
+
+
+actions = st.lists(
+    submissions() | submissions() | st.builds(Cancel, st.integers(1, 6)) | st.just(Step()) | st.just(Step()),
+    max_size=40,
+)
+shapes = st.fixed_dictionaries(
+    {
+        "slots": st.integers(1, 5),
+        "queue": st.sampled_from([0, 1, 3, 50]),
+        "context": st.sampled_from([21, 40]),
+        "prefill_tokens": st.sampled_from([1, 3, 12, 200]),
+        "draft_tokens": st.sampled_from([0, 1, 7, 40, 300]),
+    }
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(script=actions, sizes=shapes)
+def test_both_engines_run_the_same_tokens_in_the_same_order_and_answer_alike(
+    script: list[Action], sizes: dict[str, int]
+) -> None:
+    python, compiled = both(sizes)
+    now, more = 0.0, True
+    for action in [*script, *[Step()] * 2]:
+        match action:
+            case Submit():
+                assert python.submit(action, now + 1) == compiled.submit(action, now + 1)
+            case Cancel():
+                python.cancel(action.back)
+                compiled.cancel(action.back)
+            case Step():
+                now += 1
+                more = python.engine.step(now)
+                assert compiled.engine.step(now) == more
+        assert compiled.seen() == python.seen()
+    while more:
+        now += 1
+        more = python.engine.step(now)
+        assert compiled.engine.step(now) == more
+        assert compiled.seen() == python.seen()
+    assert set(python.answers) == set(range(len(python.numbers)))
+
+
+def long_request(rng: random.Random) -> GenerateTokens:
+    """Room for long drafts; few different tokens let many repetitions compete, edits of all sizes mislead."""
+    letters = rng.choice((2, 3, VOCABULARY))
+    prompt = [rng.randrange(letters) for _ in range(rng.randint(1, 60))]
+    text = list(prompt)
+    for _ in range(rng.randint(0, 70)):
+        text.append(follows(text))
+    source = text[len(prompt) :]
+    for _ in range(rng.randint(0, 4)):
+        place = rng.randint(0, len(source))
+        put = [rng.randrange(VOCABULARY) for _ in range(rng.choice((0, 1, 2, 10, 11, 12)))]
+        source[place : place + rng.choice((0, 1, 2, 10, 11, 12))] = put
+    return GenerateTokens(prompt, rng.randint(1, 100), [], source=source if rng.random() < 0.6 else [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), slots=st.integers(1, 3), draft_tokens=st.sampled_from([20, 100, 300, 700]))
+def test_both_engines_draft_the_same_in_long_answers(seed: int, slots: int, draft_tokens: int) -> None:
+    rng = random.Random(seed)
+    python, compiled = both(
+        {"slots": slots, "queue": 9, "context": 160, "prefill_tokens": 50, "draft_tokens": draft_tokens}
+    )
+    for _ in range(6):
+        submission = Submit(long_request(rng), Priority.INTERACTIVE, LATER)
+        assert python.submit(submission, 0.0)
+        assert compiled.submit(submission, 0.0)
+    while python.engine.step(0.0):
+        compiled.engine.step(0.0)
+    compiled.engine.step(0.0)
+    assert compiled.seen() == python.seen()
+
+
+def test_the_property_meets_what_it_is_about() -> None:
+    """Without it a model whose drafts are never right would let every engine pass."""
+    python, compiled = both(
+        {"slots": 2, "queue": 9, "context": 200, "prefill_tokens": 12, "draft_tokens": 40},
+    )
+    prompt = [5, 1, 4]
+    text = list(prompt)
+    for _ in range(60):
+        text.append(follows(text))
+    answer = text[3:]
+    repeats = GenerateTokens(prompt, 60, [])
+    edited = GenerateTokens(prompt, 60, [], source=[*answer[:20], answer[20] + 1, *answer[21:]])
+    for played in (python, compiled):
+        for request in (repeats, edited):
+            assert played.submit(Submit(request, Priority.INTERACTIVE, LATER), 0.0)
+        while played.engine.step(1.0):
+            pass
+        assert [played.answers[index].tokens for index in (0, 1)] == [answer, answer]
+        repeated, corrected = played.answers[0], played.answers[1]
+        assert repeated.accepted > 0
+        assert 0 < corrected.accepted < corrected.drafted
