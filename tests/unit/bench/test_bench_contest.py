@@ -161,9 +161,9 @@ def test_an_interruption_ends_every_engine() -> None:
 
 
 def test_an_engine_for_which_memory_does_not_suffice_is_not_started() -> None:
-    require_memory(OURS, 3 * 2**30)
-    with pytest.raises(StartError, match=r"3\.0 GiB of memory are free, and it needs 4"):
-        require_memory(THEIRS, 3 * 2**30)
+    require_memory(OURS, 4 * 2**30)
+    with pytest.raises(StartError, match=r"4\.0 GiB of memory are free, and it needs 6"):
+        require_memory(THEIRS, 4 * 2**30)
 
 
 def test_a_result_survives_json_and_is_rendered_from_it() -> None:

@@ -61,12 +61,12 @@ def test_what_is_no_ngram_is_refused(text: str) -> None:
         NGram.parse(text)
 
 
-def test_vllm_passes_are_its_tokens_less_what_was_guessed_right() -> None:
+def test_vllm_passes_are_its_first_tokens_and_the_intervals_after_them() -> None:
     text = (
-        "# HELP vllm:generation_tokens_total x\n"
-        'vllm:generation_tokens_total{engine="0"} 100.0\n'
-        'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 60.0\n'
-        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 40.0\n'
+        "# HELP vllm:inter_token_latency_seconds x\n"
+        'vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf"} 36.0\n'
+        'vllm:inter_token_latency_seconds_count{engine="0"} 36.0\n'
+        'vllm:time_to_first_token_seconds_count{engine="0"} 4.0\n'
         'vllm:request_success_total{finished_reason="stop"} 3.0\n'
         'vllm:request_success_total{finished_reason="length"} 1.0\n'
     )

@@ -18,7 +18,7 @@ from copydesk.cli.bench.setting import OURS, VLLM, Setting
 from copydesk.cli.bench.vllm_contender import NGram, VllmContender
 from copydesk.cli.bench.vllm_contender import settings as vllm_settings
 
-BEST_NGRAM = NGram(tokens=8, longest=4, shortest=2)
+BEST_NGRAM = NGram(tokens=16, longest=4, shortest=2)
 LOOKUP_TOKENS = 5
 _LOOKUP = "lookup"
 _BATCH = 64

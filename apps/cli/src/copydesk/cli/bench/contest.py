@@ -27,8 +27,9 @@ Say = Callable[[str], None]
 _WARM_UP_ALONE = 2
 _PATIENCE_SECONDS = 30.0
 _GIB = 2**30
-_MEMORY = {VLLM: 4 * _GIB}
-_MEMORY_OTHERS = 2 * _GIB
+_MEMORY = {VLLM: 6 * _GIB}
+_MEMORY_OTHERS = 3 * _GIB
+"""What must be free before an engine starts: what it takes, and two for all else on the machine."""
 
 
 class Starts(Protocol):

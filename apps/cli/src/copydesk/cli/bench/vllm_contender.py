@@ -28,9 +28,10 @@ _SEQUENCES = 128
 _CACHE_GIB = 1
 _METRICS = {
     "vllm:request_success_total": "requests",
-    "vllm:generation_tokens_total": "tokens",
-    "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+    "vllm:time_to_first_token_seconds_count": "passes",
+    "vllm:inter_token_latency_seconds_count": "passes",
 }
+"""A pass is an interval between tokens, however many it brings; the first one has a metric of its own."""
 _SAMPLE = re.compile(r"^([\w:]+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
@@ -137,7 +138,7 @@ class VllmContender:
         return str(answer["choices"][0]["text"])
 
     async def counts(self) -> Counts | None:
-        """Read its Prometheus metrics: a pass yields one token and what was accepted of the guessed ones."""
+        """Read its Prometheus metrics."""
         try:
             return parse_counts((await self._client.get("/metrics")).decode())
         except (HttpError, OSError):
@@ -154,7 +155,7 @@ def parse_counts(text: str) -> Counts:
     for name, value in _SAMPLE.findall(text):
         if name in _METRICS:
             found[_METRICS[name]] += float(value)
-    return Counts(found["requests"], found["tokens"] - found["accepted"])
+    return Counts(found["requests"], found["passes"])
 
 
 def environ(python: Path) -> Mapping[str, str]:
