@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.cli.fleet.plan import ChildSpec, Role
-from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, describe_exit, stop_phases
+from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, stop_phases
 
 BACKOFF = Backoff(first=0.2, cap=15.0, healthy_after=30.0, early_limit=5)
 
@@ -65,19 +65,6 @@ def test_a_child_that_was_up_once_is_never_given_up() -> None:
 
 def test_a_clean_exit_that_nobody_asked_for_is_a_reason_to_restart() -> None:
     assert decide(ended(code=0), 2, BACKOFF, 0.0) == Restart(0.2, 1)
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (0, "exited with code 0"),
-        (3, "exited with code 3"),
-        (-9, "was killed by SIGKILL"),
-        (-77, "was killed by signal 77"),
-    ],
-)
-def test_an_end_is_put_into_words(code: int, words: str) -> None:
-    assert describe_exit(code) == words
 
 
 def test_a_fleet_stops_from_the_gateway_to_nats_with_the_pods_side_by_side() -> None:

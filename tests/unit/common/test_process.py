@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from copydesk.common.process import run, run_until_signal
+from copydesk.common.process import describe_exit, run, run_until_signal
 
 TIMEOUT = 20
 
@@ -141,3 +141,16 @@ def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
     with python(CHILD, str(not_the_parent)) as process:
         assert process.wait(TIMEOUT) == -signal.SIGTERM
         assert line_of(process) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exited with code 0"),
+        (3, "exited with code 3"),
+        (-9, "was killed by SIGKILL"),
+        (-77, "was killed by signal 77"),
+    ],
+)
+def test_an_end_is_put_into_words(code: int, words: str) -> None:
+    assert describe_exit(code) == words

@@ -6,7 +6,6 @@ from copydesk.inference.pod.lifecycle import (
     Backoff,
     Patience,
     Restart,
-    describe_exit,
     is_hung,
     plan_restart,
     pod_state,
@@ -72,9 +71,3 @@ def test_a_pod_without_engine_or_without_a_ready_worker_is_warming() -> None:
 def test_draining_is_said_whatever_the_children_say() -> None:
     state = pod_state(draining=True, engine_answers=True, workers=[EndpointState.READY])
     assert state is EndpointState.DRAINING
-
-
-def test_exits_are_described_by_code_or_by_the_name_of_the_signal() -> None:
-    assert describe_exit(70) == "exit code 70"
-    assert describe_exit(-9) == "killed by SIGKILL"
-    assert describe_exit(-63) == "killed by signal 63"

@@ -94,6 +94,13 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def describe_exit(code: int) -> str:
+    """Put the return code of a process into words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    return f"was killed by {signal_name(-code)}"
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end on a uvloop event loop."""
     return uvloop.run(main)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from copydesk.cli.fleet.plan import ChildSpec, Role
 from copydesk.common.backoff import backoff_seconds
-from copydesk.common.process import signal_name
+from copydesk.common.process import describe_exit
 
 STOP_ORDER = (Role.GATEWAY, Role.POD, Role.EDS, Role.NATS)
 """From the front to the back: a gateway that drains needs its pods, pods that drain tell it through NATS."""
@@ -74,13 +74,6 @@ def decide(ended: Ended, fatal_exit: int | None, backoff: Backoff, jitter: float
     if not ended.ever_up and failures >= backoff.early_limit:
         return GiveUp(1, f"{how}, {failures} times in a row without ever being up")
     return Restart(backoff.delay(failures, jitter), failures)
-
-
-def describe_exit(code: int) -> str:
-    """Put an exit code into words."""
-    if code >= 0:
-        return f"exited with code {code}"
-    return f"was killed by {signal_name(-code)}"
 
 
 @dataclass(frozen=True, slots=True)

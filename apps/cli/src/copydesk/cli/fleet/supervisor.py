@@ -16,8 +16,9 @@ from typing import Protocol
 from copydesk.cli.fleet import events
 from copydesk.cli.fleet.child import Child, bound, rotate, tail
 from copydesk.cli.fleet.plan import ChildSpec
-from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, decide, describe_exit, stop_phases
+from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, decide, stop_phases
 from copydesk.common.errors import CopydeskError
+from copydesk.common.process import describe_exit
 
 POLL_S = 0.1
 TAIL_LINES = 15

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from copydesk.common.errors import CopydeskError
+from copydesk.common.process import describe_exit
 from copydesk.common.rpc import Channel, Pong, RpcError, UnixAddress
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.pod.child import ChildSpec, ask_to_end, kill, start
@@ -17,7 +18,6 @@ from copydesk.inference.pod.failure import FailureNote
 from copydesk.inference.pod.lifecycle import (
     PERMANENT_FAILURE,
     Backoff,
-    describe_exit,
     is_hung,
     plan_restart,
 )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from copydesk.common.backoff import backoff_seconds
 from copydesk.common.messages import EndpointState
-from copydesk.common.process import signal_name
 
 PERMANENT_FAILURE = 2
 """The exit code of a child that would fail in the same way again: a bad setting, a bad model."""
@@ -73,10 +72,3 @@ def pod_state(*, draining: bool, engine_answers: bool, workers: Iterable[Endpoin
     if engine_answers and EndpointState.READY in tuple(workers):
         return EndpointState.READY
     return EndpointState.WARMING
-
-
-def describe_exit(returncode: int) -> str:
-    """Put the return code of a process into words."""
-    if returncode >= 0:
-        return f"exit code {returncode}"
-    return f"killed by {signal_name(-returncode)}"
