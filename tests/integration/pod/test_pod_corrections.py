@@ -83,7 +83,7 @@ async def test_only_the_engine_has_torch_in_its_memory(pod: RunningPod) -> None:
     def has_torch(pid: int) -> bool:
         return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
 
-    assert has_torch(pod.pid("engine"))
+    assert has_torch(pod.pid("engine-0"))
     assert not any(map(has_torch, (pod.process.pid, pod.pid("worker-0"), pod.pid("worker-1"))))
 
 

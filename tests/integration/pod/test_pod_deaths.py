@@ -47,28 +47,28 @@ async def all_of(replies: "asyncio.Queue[Response]", requests: int) -> set[tuple
 async def test_a_killed_engine_is_restarted_and_its_requests_are_answered_at_once(pod: RunningPod) -> None:
     channel = await pod.channel()
     replies = await hold(channel, 3)
-    os.kill(pod.pid("engine"), signal.SIGKILL)
+    os.kill(pod.pid("engine-0"), signal.SIGKILL)
     assert await all_of(replies, 3) == {(Status.UNAVAILABLE, "engine_unavailable")}
     meanwhile = await channel.call(ask("Too early."), deadline_ms=5_000)
     assert fault(meanwhile) == (Status.UNAVAILABLE, "engine_unavailable")
     await asyncio.to_thread(pod.wait_ready, 2)
     await hold(channel, 2)
     assert not channel.closed
-    (death,) = pod.events("child_died", child="engine")
-    assert death["how"] == "killed by SIGKILL"
+    (death,) = pod.events("child_died", child="engine-0")
+    assert death["how"] == "was killed by SIGKILL"
     await channel.close()
 
 
 async def test_a_killed_worker_is_restarted_on_the_same_port_and_leaves_the_engine_alone(pod: RunningPod) -> None:
     channel = await pod.channel()
     replies = await hold(channel, 3)
-    engine = pod.pid("engine")
+    engine = pod.pid("engine-0")
     os.kill(pod.pid("worker-0"), signal.SIGKILL)
     assert await all_of(replies, 3) == {(Status.UNAVAILABLE, "connection_lost")}
     again = await pod.channel()
     await pong_where(again, lambda pong: is_ready(pong) and pong.load.running == 0)
     await hold(again, 2)
-    assert pod.pid("engine") == engine
+    assert pod.pid("engine-0") == engine
     assert alive(engine)
     await again.close()
 
@@ -76,12 +76,12 @@ async def test_a_killed_worker_is_restarted_on_the_same_port_and_leaves_the_engi
 async def test_a_frozen_engine_is_noticed_killed_and_replaced(pod: RunningPod) -> None:
     channel = await pod.channel()
     replies = await hold(channel, 3)
-    frozen = pod.pid("engine")
+    frozen = pod.pid("engine-0")
     os.kill(frozen, signal.SIGSTOP)
     assert await all_of(replies, 3) == {(Status.UNAVAILABLE, "engine_unavailable")}
     await asyncio.to_thread(pod.wait_ready, 2)
-    assert pod.events("child_killed", child="engine")[0]["reason"] == "left pings unanswered"
-    assert pod.pid("engine") != frozen
+    assert pod.events("child_killed", child="engine-0")[0]["reason"] == "left pings unanswered"
+    assert pod.pid("engine-0") != frozen
     assert not alive(frozen)
     await channel.close()
 
@@ -99,7 +99,7 @@ async def test_a_frozen_worker_is_noticed_killed_and_replaced(pod: RunningPod) -
 async def test_a_killed_supervisor_takes_all_with_it(pod: RunningPod) -> None:
     channel = await pod.channel()
     replies = await hold(channel, 2)
-    children = [pod.pid("engine"), pod.pid("worker-0")]
+    children = [pod.pid("engine-0"), pod.pid("worker-0")]
     pod.process.kill()
     assert await all_of(replies, 2) == {(Status.UNAVAILABLE, "connection_lost")}
     eventually("all gone", lambda: not any(map(alive, children)), timeout=10.0)
@@ -107,7 +107,7 @@ async def test_a_killed_supervisor_takes_all_with_it(pod: RunningPod) -> None:
 
 
 async def test_a_frozen_engine_does_not_keep_the_pod_from_ending(pod: RunningPod) -> None:
-    children = [pod.pid("engine"), pod.pid("worker-0")]
+    children = [pod.pid("engine-0"), pod.pid("worker-0")]
     os.kill(children[0], signal.SIGSTOP)
     began = time.monotonic()
     assert await asyncio.to_thread(pod.terminate) == 0

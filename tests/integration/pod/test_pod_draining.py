@@ -22,7 +22,7 @@ async def test_sigterm_in_mid_load_answers_all_that_was_accepted(talkative_model
         for number in range(24):
             channels[number % 4].send(ask(f"Request {number}."), deadline_ms=60_000, on_reply=replies.append)
         await accepted(channels[0], replies, 24)
-        children = [pod.pid(child) for child in ("engine", "worker-0", "worker-1")]
+        children = [pod.pid(child) for child in ("engine-0", "worker-0", "worker-1")]
 
         assert await asyncio.to_thread(pod.terminate) == 0
 
@@ -67,8 +67,8 @@ async def test_what_outlasts_the_drain_is_answered_as_unavailable(endless_model:
 
 async def test_a_pod_that_is_still_loading_ends_on_sigterm(silent_model: Path, tmp_path: Path) -> None:
     with running_pod(silent_model, tmp_path / "log") as pod:
-        await until("an engine", lambda: bool(pod.events("child_started", child="engine")))
-        engine = pod.pid("engine")
+        await until("an engine", lambda: bool(pod.events("child_started", child="engine-0")))
+        engine = pod.pid("engine-0")
         assert await asyncio.to_thread(pod.terminate) == 0
         assert not alive(engine)
 

@@ -3,7 +3,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import (
     PROTOCOL_VERSION,
     Fault,
@@ -49,10 +48,10 @@ async def linked(
 ) -> AsyncIterator[tuple[EngineLink, FakeEngine]]:
     engine = FakeEngine(str(tmp_path / "engine.sock"), load or Load(running=3, queued=1, capacity=8, step_ms=2.0))
     await engine.start()
-    link = EngineLink(str(tmp_path / "engine.sock"), name="worker-0", token="", refresh=refresh)
+    link = EngineLink(str(tmp_path / "engine.sock"), name="worker-0", token="", refresh=refresh, queue=4)
     running = asyncio.create_task(link.run())
     try:
-        await until(lambda: link.state is EndpointState.READY and link.load.running == engine.load.running)
+        await until(lambda: link.available and link.load.running == engine.load.running)
         yield link, engine
     finally:
         running.cancel()
@@ -110,10 +109,10 @@ async def test_a_lost_engine_answers_what_it_had_refuses_what_is_new_and_is_foun
         lost = replies[0]
         assert lost.fault is not None
         assert (lost.status, lost.fault.code) == (Status.UNAVAILABLE, "engine_unavailable")
-        assert link.state is EndpointState.WARMING
+        assert not link.available
         assert send(link, replies) is None
         await engine.start()
-        await until(lambda: link.state is EndpointState.READY)
+        await until(lambda: link.available)
         assert link.digest == "abc"
         assert send(link, replies) is not None
 
@@ -136,10 +135,10 @@ async def test_a_frozen_engine_is_given_up_with_what_it_was_asked(tmp_path: Path
 
     path = str(tmp_path / "engine.sock")
     server = await asyncio.start_unix_server(greet_and_freeze, path)
-    link = EngineLink(path, name="worker-0", token="", refresh=NEVER, patience=0.2)
+    link = EngineLink(path, name="worker-0", token="", refresh=NEVER, queue=4, patience=0.2)
     running = asyncio.create_task(link.run())
     replies: list[Response] = []
-    await until(lambda: link.state is EndpointState.READY)
+    await until(lambda: link.available)
     assert send(link, replies) is not None
     await until(lambda: len(replies) == 1)
     assert replies[0].fault is not None

@@ -17,7 +17,8 @@ from copydesk.inference.correction import Corrector, TextTokenizer, read_model_f
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens
 from copydesk.inference.pod.completions import Completions
 from copydesk.inference.pod.corrections import Corrections
-from copydesk.inference.pod.engine_link import EngineLink
+from copydesk.inference.pod.engine_link import ENGINE_UNAVAILABLE
+from copydesk.inference.pod.engines import Engines, Refusal
 from copydesk.inference.pod.metrics import WorkerMetrics
 from copydesk.inference.pod.tasks import Tasks
 from tests.fixtures.tiny_model import write_tiny_model
@@ -57,10 +58,10 @@ class Link:
 
     def send(
         self, payload: bytes, *, on_reply: Any, on_chunk: Any = None, **_: object
-    ) -> Callable[[], None] | None:
+    ) -> Callable[[], None] | Refusal:
         self.asked.append(msgspec.msgpack.decode(payload, type=GenerateTokens))
         self.on_reply, self.on_chunk = on_reply, on_chunk
-        return self._cancel if self.up else None
+        return self._cancel if self.up else Refusal(Status.UNAVAILABLE, ENGINE_UNAVAILABLE)
 
     def answer(self, result: GeneratedTokens) -> None:
         self.on_reply(Response(1, Status.OK, Load(), msgspec.Raw(encode(result))))
@@ -87,7 +88,7 @@ class Bench:
     def __init__(self, model: Path) -> None:
         self.gateway, self.link, self.counts = Gateway(), Link(), Counts()
         self.tokenizer = TextTokenizer(model)
-        link = cast(EngineLink, self.link)
+        link = cast(Engines, self.link)
         completer = Completer(read_model_files(model), self.tokenizer)
         self._tasks = Tasks(
             Corrections(Corrector.load(model, tokenizer=self.tokenizer), link),

@@ -20,6 +20,7 @@ from copydesk.common.settings import load_settings
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
 from copydesk.inference.pod.lifecycle import PERMANENT_FAILURE
+from copydesk.inference.pod.runtime import socket_path
 from copydesk.inference.settings import InferenceSettings
 
 
@@ -34,8 +35,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         child = roles.add_parser(role)
         child.add_argument("--runtime", type=Path, required=True)
         child.add_argument("--parent", type=int, required=True)
-        child.add_argument("--name", default=role)
-        child.add_argument("--listen-fd", type=int)
+        child.add_argument("--name", required=True)
+        child.add_argument("--index", type=int, required=True)
+        child.add_argument("--inbox-fd", type=int)
+        child.add_argument("--returns-fd", type=int)
     return parser.parse_args(arguments)
 
 
@@ -75,11 +78,18 @@ def _run_child(settings: InferenceSettings, options: argparse.Namespace) -> int:
     if options.role == "engine":
         from copydesk.inference.pod.engine_process import serve_engine
 
-        return run(serve_engine(settings, str(options.runtime / "engine.sock")))
-    from copydesk.inference.pod.worker_process import serve_worker
+        return run(serve_engine(settings, socket_path(options.runtime, options.name)))
+    from copydesk.inference.pod.inbox import Receiver, Sender
+    from copydesk.inference.pod.worker_process import Post, serve_worker
 
-    listener = socket.socket(fileno=options.listen_fd)
-    return run(serve_worker(settings, listener, options.runtime, options.name))
+    post = Post(
+        name=options.name,
+        index=options.index,
+        runtime=options.runtime,
+        inbox=Receiver(socket.socket(fileno=options.inbox_fd)),
+        returns=Sender(socket.socket(fileno=options.returns_fd)),
+    )
+    return run(serve_worker(settings, post))
 
 
 if __name__ == "__main__":

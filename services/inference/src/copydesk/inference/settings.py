@@ -6,12 +6,15 @@ import enum
 import os
 from pathlib import Path
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from copydesk.common.messages import subject_token
 from copydesk.common.settings import ServiceSettings
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
+
+
+_DEVICE = r"(cpu|cuda(:\d+)?|null:\d+(\.\d+)?)"
 
 
 class Dtype(enum.StrEnum):
@@ -92,8 +95,8 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default=0,
         ge=0,
         le=1024,
-        description="Threads of the engine's arithmetic. 0: one for each core that this process may run on; pods "
-        "that share a machine should share its cores.",
+        description="Threads of the engine's arithmetic, shared out among ENGINES, at least one each. 0: one for "
+        "each core that this process may run on; pods that share a machine should share its cores.",
     )
     dtype: Dtype = Field(
         default=Dtype.AUTO,
@@ -103,9 +106,18 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     )
     device: str = Field(
         default="cpu",
-        pattern=r"^(cpu|cuda(:\d+)?|null:\d+(\.\d+)?)$",
-        description="What the engine computes on: cpu, cuda or cuda:N. null:MS computes nothing, in MS "
-        "milliseconds a step, and answers with noise: it measures what all else costs.",
+        pattern=rf"^{_DEVICE}(,{_DEVICE})*$",
+        description="What the engine computes on: cpu, cuda or cuda:N; several, with commas, are dealt out to "
+        "ENGINES in turn. null:MS computes nothing, in MS milliseconds a step, and answers with noise: it "
+        "measures what all else costs.",
+    )
+    engines: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Engine processes, one for each device or several on one, each with its own SLOTS and QUEUE. "
+        "One makes the most of a CPU. Packed 8-bit weights are shared between them; with torch each loads its "
+        "own.",
     )
     core: Core = Field(
         default=Core.AUTO,
@@ -127,8 +139,8 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default=32,
         ge=1,
         le=1024,
-        description="Requests that run side by side. On two cores, more than 32 make each of them slower without "
-        "finishing more in total.",
+        description="Requests that run side by side in an engine. On two cores, more than 32 make each of them "
+        "slower without finishing more in total.",
     )
     context: int = Field(
         default=512,
@@ -141,8 +153,8 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default=256,
         ge=0,
         le=65536,
-        description="Requests that may wait for a slot; what comes after them is refused at once. The default is "
-        "eight rounds of the slots, more than a patient deadline allows.",
+        description="Requests that may wait for a slot of an engine; what comes after them is refused at once. "
+        "The default is eight rounds of the slots, more than a patient deadline allows.",
     )
     workers: int = Field(
         default=1,
@@ -209,6 +221,28 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
             raise ValueError("expected the name of a model")
         return name
 
+    @field_validator("engines")
+    @classmethod
+    def _one_for_each_device(cls, engines: int, info: ValidationInfo) -> int:
+        devices = str(info.data.get("device", "")).count(",") + 1
+        if engines < devices:
+            raise ValueError(f"expected {devices} or more, since DEVICE names that many")
+        return engines
+
     def thread_count(self) -> int:
-        """Return the number of the engine's threads, with 0 resolved to the cores of this process."""
+        """Return the number of the engines' threads, with 0 resolved to the cores of this process."""
         return self.threads or len(os.sched_getaffinity(0))
+
+    def engine_names(self) -> list[str]:
+        """Return the names of the engine processes."""
+        return [f"engine-{index}" for index in range(self.engines)]
+
+    def engine_threads(self, index: int) -> int:
+        """Return an engine's share of the threads: even, the first ones get what is left over, none gets none."""
+        each, left_over = divmod(self.thread_count(), self.engines)
+        return max(1, each + (index < left_over))
+
+    def engine_device(self, index: int) -> str:
+        """Return what an engine computes on: DEVICE dealt out in turn."""
+        devices = self.device.split(",")
+        return devices[index % len(devices)]

@@ -164,17 +164,23 @@ class RpcServer:
         session = idle_first[0]
         session.leaving = True
         session.connection.pause_reading()
+        sock = None
+        try:
+            await self._all_ended(session, patience)
+            if not session.in_flight() and not self.draining:
+                sock = session.connection.detach()
+        finally:
+            if sock is None:
+                session.leaving = False
+                session.connection.resume_reading()
+        return None if sock is None else Released(sock, session.peer)
+
+    async def _all_ended(self, session: _Session, patience: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while session.in_flight():
+                while session.in_flight() and not self.draining:
                     self._changed.clear()
                     await self._changed.wait()
-        sock = None if session.in_flight() else session.connection.detach()
-        if sock is None:
-            session.leaving = False
-            session.connection.resume_reading()
-            return None
-        return Released(sock, session.peer)
 
     def session_made(self, session: _Session) -> None:
         """A connection came to be."""
@@ -195,6 +201,7 @@ class RpcServer:
         self.draining = True
         if self._listener is not None:
             self._listener.close()
+        self._changed.set()
         for session in tuple(self._sessions):
             session.announce_drain()
         with contextlib.suppress(TimeoutError):

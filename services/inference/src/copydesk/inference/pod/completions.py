@@ -10,16 +10,16 @@ from copydesk.common.rpc import Fault, Response, Status
 from copydesk.common.tasks import GenerateText, TextChunk
 from copydesk.inference.completion import Completer, CompletionError, Writing
 from copydesk.inference.engine import GeneratedTokens, InvalidSamplingError
-from copydesk.inference.pod.engine_link import EngineLink
+from copydesk.inference.pod.engines import Engines
 from copydesk.inference.pod.task_call import TaskCall
 
 
 class Completions:
     """Answers each request; lives on the event loop."""
 
-    def __init__(self, completer: Completer, link: EngineLink) -> None:
+    def __init__(self, completer: Completer, engines: Engines) -> None:
         self._completer = completer
-        self._link = link
+        self._engines = engines
         self._decode_answer = msgspec.msgpack.Decoder(GeneratedTokens).decode
         self._decode_tokens = msgspec.msgpack.Decoder(list[int]).decode
 
@@ -31,7 +31,7 @@ class Completions:
             call.fail(Status.INVALID, Fault(error.code, str(error), parameter=error.parameter))
             return
         call.ask(
-            self._link,
+            self._engines,
             plan.request,
             on_reply=functools.partial(self._answered, call, plan.writing, task.stream),
             on_chunk=functools.partial(self._made, call, plan.writing, task.stream),

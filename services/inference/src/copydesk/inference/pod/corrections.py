@@ -10,7 +10,7 @@ from copydesk.common.rpc import Fault, Response, Status
 from copydesk.common.tasks import CorrectSentence, Outcome
 from copydesk.inference.correction import Corrector, EncodedSentence
 from copydesk.inference.engine import GeneratedTokens, PromptTooLongError
-from copydesk.inference.pod.engine_link import EngineLink
+from copydesk.inference.pod.engines import Engines
 from copydesk.inference.pod.task_call import TaskCall
 
 _EMPTY = Fault("empty_text", "expected a sentence; there is nothing but white space", parameter="text")
@@ -19,9 +19,9 @@ _EMPTY = Fault("empty_text", "expected a sentence; there is nothing but white sp
 class Corrections:
     """Answers each request; lives on the event loop."""
 
-    def __init__(self, corrector: Corrector, link: EngineLink) -> None:
+    def __init__(self, corrector: Corrector, engines: Engines) -> None:
         self._corrector = corrector
-        self._link = link
+        self._engines = engines
         self._decode_answer = msgspec.msgpack.Decoder(GeneratedTokens).decode
 
     def take(self, call: TaskCall, task: CorrectSentence) -> None:
@@ -33,7 +33,7 @@ class Corrections:
         if not sentence.fits:
             call.reply(self._corrector.refuse(sentence))
             return
-        call.ask(self._link, sentence.request(), functools.partial(self._answered, call, sentence))
+        call.ask(self._engines, sentence.request(), functools.partial(self._answered, call, sentence))
 
     def _answered(self, call: TaskCall, sentence: EncodedSentence, response: Response) -> None:
         if response.status is Status.OK:

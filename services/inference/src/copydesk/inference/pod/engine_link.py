@@ -1,4 +1,4 @@
-"""A worker's connection to the engine: remade for as long as the worker lives."""
+"""A worker's connection to an engine: remade for as long as the worker lives."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import functools
 import random
+import time
 from collections.abc import Callable
 
 import msgspec
 
-from copydesk.common.messages import EndpointState
 from copydesk.common.rpc import Channel, Fault, Load, Priority, Response, RpcError, Status, UnixAddress
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.pod.lifecycle import Backoff, plan_restart
 
 _log = get_logger(__name__)
 _RECONNECT = Backoff(first=0.02, cap=0.5, healthy_after=1.0)
+_SMOOTHING = 0.1
 
 ENGINE_UNAVAILABLE = Fault("engine_unavailable", "the engine of this pod is starting or was lost")
 
@@ -28,23 +29,51 @@ class EngineLink:
     `refresh` is the time between pings in seconds, which tell of what other workers do. An engine that leaves one
     unanswered for `patience` seconds counts as lost, and so does what it was asked: the supervisor would restart
     it by then, but may be frozen itself, and a deadline is a long time to wait for another pod's answer.
+
+    `queue` requests may wait at the engine beside those that run. `request_seconds` is how long answers took of
+    late.
     """
 
-    def __init__(self, path: str, *, name: str, token: str, refresh: float, patience: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        name: str,
+        token: str,
+        refresh: float,
+        queue: int,
+        patience: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._address = UnixAddress(path)
         self._name = name
         self._token = token
         self._refresh = refresh
         self._patience = patience
+        self._clock = clock
         self._channel: Channel | None = None
         self._sent = 0
         self._accounted = 0
+        self._interactive: set[int] = set()
+        self.queue = queue
         self.digest = ""
+        self.request_seconds = 0.0
 
     @property
-    def state(self) -> EndpointState:
-        """Ready when the engine is there, else warming."""
-        return EndpointState.READY if self._open_channel() else EndpointState.WARMING
+    def available(self) -> bool:
+        """Whether the engine is there."""
+        return self._open_channel() is not None
+
+    def has_room(self, priority: Priority) -> bool:
+        """Whether the engine may take one more: it surely does not while this worker alone keeps it full.
+
+        Batch work that waits there makes room for what is interactive, and so does not count against it.
+        """
+        channel = self._channel
+        if channel is None:
+            return False
+        mine = channel.in_flight if priority is Priority.BATCH else len(self._interactive)
+        return mine < channel.peer.capacity + self.queue
 
     @property
     def load(self) -> Load:
@@ -73,10 +102,12 @@ class EngineLink:
             payload,
             deadline_ms=deadline_ms,
             priority=priority,
-            on_reply=functools.partial(self._answered, channel, on_reply),
+            on_reply=functools.partial(self._answered, channel, on_reply, self._clock()),
             on_chunk=on_chunk,
         )
-        return functools.partial(channel.cancel, request_id)
+        if priority is Priority.INTERACTIVE:
+            self._interactive.add(request_id)
+        return functools.partial(self._cancel, channel, request_id)
 
     async def run(self) -> None:
         """Connect, and connect again, until cancelled."""
@@ -98,6 +129,7 @@ class EngineLink:
             _log.debug("engine_not_there", error=str(error))
             return 0.0
         self._channel, self._accounted, self.digest = channel, self._sent, channel.peer.digest
+        self._interactive.clear()
         _log.info("engine_connected", digest=self.digest)
         try:
             await self._stay_informed(channel, gone)
@@ -124,11 +156,22 @@ class EngineLink:
         channel = self._channel
         return None if channel is None or channel.closed or channel.draining else channel
 
-    def _answered(self, channel: Channel, on_reply: Callable[[Response], None], response: Response) -> None:
+    def _cancel(self, channel: Channel, request_id: int) -> None:
+        channel.cancel(request_id)
+        if channel is self._channel:
+            self._interactive.discard(request_id)
+
+    def _answered(
+        self, channel: Channel, on_reply: Callable[[Response], None], began: float, response: Response
+    ) -> None:
+        if channel is self._channel:
+            self._interactive.discard(response.id)
         if response.status is Status.UNAVAILABLE:
             response = Response(response.id, response.status, response.load, fault=ENGINE_UNAVAILABLE)
         elif channel is self._channel:
             self._accounted = self._sent
+        if response.status is Status.OK:
+            self.request_seconds += _SMOOTHING * (self._clock() - began - self.request_seconds)
         on_reply(response)
 
 

@@ -1,4 +1,4 @@
-"""The pod's listening socket, which the workers inherit."""
+"""The pod's listening socket."""
 
 from __future__ import annotations
 

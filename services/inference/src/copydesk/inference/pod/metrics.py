@@ -83,7 +83,7 @@ class PodMetrics:
         self._restarts = Counter(
             "copydesk_inference_restarts", "Restarts of the pod's processes.", ["child"], registry=self._registry
         )
-        self._running = self._gauge("running", "Requests that the engine is working on.")
+        self._running = self._gauge("running", "Requests that the engines are working on.")
         self._queued = self._gauge("queued", "Requests that wait for a slot.")
         self._capacity = self._gauge("capacity", "Requests that can run side by side.")
         self._ready = self._gauge("ready", "1 when the pod takes requests, else 0.")

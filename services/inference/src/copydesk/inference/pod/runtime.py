@@ -15,6 +15,14 @@ _PREFIX = "copydesk-pod-"
 _LOCK = "lock"
 _YOUNG_SECONDS = 60.0
 
+TALLY = "tally"
+"""The file of counts that workers keep."""
+
+
+def socket_path(runtime: Path, child: str) -> str:
+    """Return the path of the unix socket at which `child` answers."""
+    return str(runtime / f"{child}.sock")
+
 
 class RuntimeDirectory:
     """A directory that only this user may enter, and that exists as long as the pod.
@@ -34,7 +42,7 @@ class RuntimeDirectory:
 
     def socket(self, child: str) -> str:
         """Return the path of the unix socket at which `child` answers."""
-        return str(self.path / f"{child}.sock")
+        return socket_path(self.path, child)
 
     def __enter__(self) -> Self:
         return self

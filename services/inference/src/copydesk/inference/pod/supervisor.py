@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Callable
+from functools import partial
 
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.messages import EndpointState
@@ -17,14 +19,18 @@ from copydesk.common.process import run_until_signal
 from copydesk.common.rpc.frames import Load
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.pod.child import ChildSpec
+from copydesk.inference.pod.doorman import Door, Doorman
+from copydesk.inference.pod.engine_choice import total_load
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
+from copydesk.inference.pod.inbox import inbox
 from copydesk.inference.pod.keeper import Keeper
 from copydesk.inference.pod.lifecycle import Patience, pod_state
 from copydesk.inference.pod.listener import advertised_host, listen
 from copydesk.inference.pod.metrics import MULTIPROCESS_VARIABLE, PodMetrics
 from copydesk.inference.pod.reports import PodIdentity, PodStatus, Reporter, pod_name
-from copydesk.inference.pod.runtime import RuntimeDirectory
-from copydesk.inference.settings import InferenceSettings
+from copydesk.inference.pod.runtime import TALLY, RuntimeDirectory
+from copydesk.inference.pod.tally import Tally
+from copydesk.inference.settings import ENVIRONMENT_PREFIX, InferenceSettings
 
 _log = get_logger(__name__)
 _END_SECONDS = 5.0
@@ -42,15 +48,18 @@ def identity(settings: InferenceSettings, port: int, started_at: float) -> PodId
     )
 
 
-def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory) -> ChildSpec:
-    """Describe the engine process; its threads are set before any library that counts cores is loaded."""
-    threads = str(settings.thread_count())
+def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory, index: int) -> ChildSpec:
+    """Describe an engine process; its threads are set before any library that counts cores is loaded."""
+    name = settings.engine_names()[index]
+    threads = str(settings.engine_threads(index))
     return ChildSpec(
-        name="engine",
-        arguments=("engine", f"--runtime={runtime.path}"),
-        socket=runtime.socket("engine"),
+        name=name,
+        arguments=("engine", f"--runtime={runtime.path}", f"--name={name}", f"--index={index}"),
+        socket=runtime.socket(name),
         patience=_patience(settings),
         environment={
+            f"{ENVIRONMENT_PREFIX}THREADS": threads,
+            f"{ENVIRONMENT_PREFIX}DEVICE": settings.engine_device(index),
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             # By default a thread spins for milliseconds on one that another process keeps off its core, at every
@@ -61,16 +70,25 @@ def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory) -> Child
     )
 
 
-def worker_spec(settings: InferenceSettings, runtime: RuntimeDirectory, index: int, fd: int) -> ChildSpec:
+def worker_spec(
+    settings: InferenceSettings, runtime: RuntimeDirectory, index: int, inbox_fd: int, returns_fd: int
+) -> ChildSpec:
     """Describe one worker; it tokenises sentence by sentence, so that threads of the tokenizer gain nothing."""
     name = f"worker-{index}"
     return ChildSpec(
         name=name,
-        arguments=("worker", f"--runtime={runtime.path}", f"--name={name}", f"--listen-fd={fd}"),
+        arguments=(
+            "worker",
+            f"--runtime={runtime.path}",
+            f"--name={name}",
+            f"--index={index}",
+            f"--inbox-fd={inbox_fd}",
+            f"--returns-fd={returns_fd}",
+        ),
         socket=runtime.socket(name),
         patience=_patience(settings),
         environment={"TOKENIZERS_PARALLELISM": "false", MULTIPROCESS_VARIABLE: str(runtime.metrics)},
-        inherited=(fd,),
+        inherited=(inbox_fd, returns_fd),
     )
 
 
@@ -90,39 +108,51 @@ class Pod:
         reporter: Reporter,
     ) -> None:
         self._settings = settings
-        self._listener = listener
         self._runtime = runtime
         self._metrics = metrics
         self._reporter = reporter
         self._changed = asyncio.Event()
         self._draining = False
         self._logged: EndpointState | None = None
-        self._engine = self._keeper(engine_spec(settings, runtime))
-        self._workers = [
-            self._keeper(worker_spec(settings, runtime, index, listener.fileno()))
-            for index in range(settings.workers)
+        self._engines = [
+            self._keeper(engine_spec(settings, runtime, index), self._changed.set)
+            for index in range(settings.engines)
         ]
+        self._returns, returned = inbox()
+        tally = Tally(runtime.path / TALLY, settings.workers)
+        doors = [Door(index, *inbox(), tally) for index in range(settings.workers)]
+        self._doorman = Doorman(listener, doors, returned)
+        self._workers = [self._worker(index, door) for index, door in enumerate(doors)]
 
-    def _keeper(self, spec: ChildSpec) -> Keeper:
+    def _worker(self, index: int, door: Door) -> Keeper:
+        spec = worker_spec(self._settings, self._runtime, index, door.receiver.fileno(), self._returns.fileno())
+        return self._keeper(spec, partial(self._on_worker_change, index))
+
+    def _keeper(self, spec: ChildSpec, on_change: Callable[[], None]) -> Keeper:
         return Keeper(
             spec,
             note=FailureNote(self._runtime.path, spec.name),
             token=self._settings.rpc_token.get_secret_value(),
             interval=self._settings.report_interval_ms / 1000,
-            on_change=self._changed.set,
+            on_change=on_change,
             on_restart=self._metrics.restarted,
         )
 
+    def _on_worker_change(self, index: int) -> None:
+        self._doorman.answering(index, self._workers[index].answer is not None)
+        self._changed.set()
+
     def status(self) -> PodStatus:
         """Return the pod's state, load and digest, as the children last told them."""
-        engine = self._engine.answer
+        engines = [keeper.answer for keeper in self._engines if keeper.answer is not None]
         state = pod_state(
             draining=self._draining,
-            engine_answers=engine is not None,
+            engine_answers=bool(engines),
             workers=[worker.answer.pong.state if worker.answer else None for worker in self._workers],
         )
-        load = engine.pong.load if engine else Load(capacity=self._settings.slots)
-        return PodStatus(state, load, engine.digest if engine else "")
+        if not engines:
+            return PodStatus(state, Load(capacity=self._settings.slots), "")
+        return PodStatus(state, total_load(engine.pong.load for engine in engines), engines[0].digest)
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain for as long as the settings allow.
@@ -130,7 +160,7 @@ class Pod:
         A second signal ends the process at once, and the children with it. Raises `PermanentFailureError`, with
         every child ended, when one of them cannot start.
         """
-        keepers = [asyncio.create_task(keeper.run()) for keeper in (self._engine, *self._workers)]
+        keepers = [asyncio.create_task(keeper.run()) for keeper in (*self._engines, *self._workers)]
         tasks = {*keepers, asyncio.create_task(self._report())}
         signalled = asyncio.create_task(run_until_signal())
         try:
@@ -148,7 +178,7 @@ class Pod:
         self._draining = True
         self._changed.set()
         # Connections must fail now rather than wait for a worker that will not come.
-        self._listener.close()
+        self._doorman.close()
         grace = self._settings.drain_timeout_ms / 1000 + _END_SECONDS
         await asyncio.gather(*(worker.stop(grace) for worker in self._workers))
 
@@ -156,7 +186,7 @@ class Pod:
         for worker in self._workers:
             worker.kill()
         await asyncio.gather(*(worker.stop(_END_SECONDS) for worker in self._workers))
-        await self._engine.stop(_END_SECONDS)
+        await asyncio.gather(*(engine.stop(_END_SECONDS) for engine in self._engines))
 
     async def _report(self) -> None:
         interval = self._settings.report_interval_ms / 1000

@@ -9,7 +9,7 @@ import msgspec
 
 from copydesk.common.rpc import Fault, InboundCall, Response, Status
 from copydesk.inference.engine import GenerateTokens
-from copydesk.inference.pod.engine_link import ENGINE_UNAVAILABLE, EngineLink
+from copydesk.inference.pod.engines import Engines, Refusal
 from copydesk.inference.pod.metrics import WorkerMetrics
 
 _EXPIRED = Fault("deadline_exceeded", "it expired before it could be sent to the engine")
@@ -33,26 +33,27 @@ class TaskCall:
 
     def ask(
         self,
-        link: EngineLink,
+        engines: Engines,
         request: GenerateTokens,
         on_reply: Callable[[Response], None],
         on_chunk: Callable[[msgspec.Raw], None] | None = None,
     ) -> None:
-        """Send a request to the engine; where that is not possible, the call fails."""
+        """Send a request to an engine; where that is not possible, the call fails."""
         remaining = self._call.remaining_ms()
         if remaining <= 0:
             self.fail(Status.DEADLINE_EXCEEDED, _EXPIRED)
             return
-        self._cancel_engine = link.send(
+        sent = engines.send(
             _encode(request),
             deadline_ms=remaining,
             priority=self._call.priority,
             on_reply=on_reply,
             on_chunk=on_chunk,
         )
-        if self._cancel_engine is None:
-            self.fail(Status.UNAVAILABLE, ENGINE_UNAVAILABLE)
+        if isinstance(sent, Refusal):
+            self.fail(sent.status, sent.fault)
             return
+        self._cancel_engine = sent
         self._call.on_cancel = self._cancelled
 
     def release_engine(self) -> None:
