@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from copydesk.common.settings import load_settings
 from copydesk.inference.settings import Draft, Dtype, InferenceSettings
@@ -53,6 +54,26 @@ def test_zero_threads_stand_for_the_cores_of_this_process() -> None:
     settings = InferenceSettings(model_dir=Path("/models"))
     assert settings.thread_count() == len(os.sched_getaffinity(0))
     assert InferenceSettings(model_dir=Path("/models"), threads=3).thread_count() == 3
+
+
+def test_threads_are_shared_out_among_the_engines_and_none_gets_none() -> None:
+    shared = InferenceSettings(model_dir=Path("/models"), threads=7, engines=3)
+    assert [shared.engine_threads(index) for index in range(3)] == [3, 2, 2]
+    scarce = InferenceSettings(model_dir=Path("/models"), threads=1, engines=2)
+    assert [scarce.engine_threads(index) for index in range(2)] == [1, 1]
+
+
+def test_devices_are_dealt_out_to_the_engines_in_turn() -> None:
+    settings = InferenceSettings(model_dir=Path("/models"), device="cuda:0,cuda:1", engines=3)
+    assert [settings.engine_device(index) for index in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert settings.engine_names() == ["engine-0", "engine-1", "engine-2"]
+
+
+def test_fewer_engines_than_devices_are_a_mistake() -> None:
+    with pytest.raises(ValidationError, match="expected 2 or more, since DEVICE names that many"):
+        InferenceSettings(model_dir=Path("/models"), device="cuda:0,cuda:1", engines=1)
+    with pytest.raises(ValidationError, match="expected 2 or more, since DEVICE names that many"):
+        InferenceSettings(model_dir=Path("/models"), device="cuda:0,cuda:1")
 
 
 def test_every_setting_says_what_it_is_for() -> None:
