@@ -51,6 +51,9 @@ class FakeProcess:
         self.stage.running.discard(self.name)
         self.stage.ended.append(self.name)
 
+    def failure(self, reason: str) -> StartError:
+        return StartError(self.name, reason, ("end of the log",))
+
     def resident_bytes(self) -> int:
         return 1_000_000
 
@@ -141,6 +144,7 @@ def test_an_engine_whose_requests_fail_midway_is_ended_and_left_out() -> None:
     stage = Stage()
     outcome, _ = run(stage, vllm=12)
     assert "requests failed: broken: out of order" in outcome.left_out[0].reason
+    assert outcome.left_out[0].log == ("end of the log",)
     assert set(assemble([OURS, THEIRS], outcome.measurements, facts(outcome)).engines) == {OURS.name}
     assert sorted(stage.ended) == [OURS.name, THEIRS.name]
 

@@ -174,7 +174,8 @@ class Contest:
         except (StartError, OSError) as error:
             self._end(contender)
             self._contenders.remove(contender)
-            self._leave_out(contender.setting, error)
+            reason = error.reason if isinstance(error, StartError) else str(error)
+            self._leave_out(contender.setting, contender.process.failure(reason))
 
     def _leave_out(self, setting: Setting, error: Exception) -> None:
         log = error.log if isinstance(error, StartError) else ()
