@@ -1,0 +1,54 @@
+"""What a pod with the default model takes of a person's memory."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from copydesk.common.rpc import Status
+from copydesk.inference.checkpoint import prepare_default_model
+from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
+from tests.fixtures.sentences import sentences
+from tests.integration.pod.running_pod import RunningPod, ask, is_ready, pong_where, running_pod
+
+LIMIT_MB = 700
+SLOTS = 32
+REQUESTS = 3 * SLOTS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPod]:
+    """A pod with the settings that it has by default, but for the address."""
+    try:
+        directory = prepare_default_model()
+    except BaseModelUnavailableError as error:
+        if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
+            raise
+        pytest.skip(str(error))
+    with running_pod(directory, tmp_path_factory.mktemp("pod") / "log", DTYPE="auto", SLOTS=SLOTS) as pod:
+        if pod.events("compiled_library_missing"):
+            pytest.skip("the 8-bit engine cannot be built here")
+        pod.wait_ready()
+        yield pod
+
+
+def resident_mb(pod: RunningPod) -> tuple[float, float]:
+    """Sum up all processes of the pod: resident memory, and the same with what they share counted once."""
+    supervisor = psutil.Process(pod.process.pid)
+    memory = [process.memory_full_info() for process in (supervisor, *supervisor.children(recursive=True))]
+    return sum(each.rss for each in memory) / 1e6, sum(each.pss for each in memory) / 1e6
+
+
+async def test_a_pod_that_has_run_with_all_slots_busy_stays_below_the_limit(pod: RunningPod) -> None:
+    channel = await pod.channel()
+    await pong_where(channel, is_ready)
+    texts = [" ".join(sentences(8, seed=seed)) for seed in range(REQUESTS)]
+    answers = await asyncio.gather(*(channel.call(ask(text), deadline_ms=120_000) for text in texts))
+    assert {response.status for response in answers} == {Status.OK}
+    resident, proportional = resident_mb(pod)
+    assert proportional <= resident < LIMIT_MB, f"resident {resident:.0f} MB, proportional {proportional:.0f} MB"
+    await channel.close()
