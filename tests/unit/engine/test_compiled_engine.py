@@ -118,7 +118,7 @@ class Played:
         return self.model.steps, self.answers, self.streamed, load.running, load.queued
 
 
-def both(sizes: dict[str, int]) -> tuple[Played, Played]:
+def both(sizes: dict[str, Any]) -> tuple[Played, Played]:
     first, second = Recording(), Recording()
     python = NativeEngine(first, vocabulary=VOCABULARY, **sizes)
     compiled = CompiledEngine(

@@ -38,6 +38,7 @@ class Dtype(StrEnum):
     """The arithmetic of a pod."""
 
     AUTO = "auto"
+    INT8 = "int8"
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
@@ -48,7 +49,7 @@ Pods = Annotated[
 Model = Annotated[Path | None, typer.Option(metavar="DIR", help=MODEL_HELP)]
 DtypeOption = Annotated[
     Dtype,
-    typer.Option(metavar="TYPE", help="Arithmetic: float32, bfloat16, or auto, which takes what is fastest here."),
+    typer.Option(metavar="TYPE", help="Arithmetic: int8, bfloat16, float32, or auto: what is fastest here."),
 ]
 
 
