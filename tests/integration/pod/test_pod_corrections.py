@@ -112,6 +112,13 @@ async def test_metrics_add_up_what_the_processes_of_the_pod_counted(pod: Running
     await channel.close()
 
 
+def test_metrics_tell_the_memory_of_each_process(pod: RunningPod, metrics_port: int) -> None:
+    metrics = _metrics(metrics_port)
+    for process in ("supervisor", "engine-0", "worker-0", "worker-1"):
+        resident = metrics[f'copydesk_inference_resident_memory_bytes{{process="{process}"}}']
+        assert 10e6 < resident < 2e9
+
+
 def _metrics(port: int) -> dict[str, float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
         lines = page.read().decode().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from copydesk.common.process import describe_exit, run, run_until_signal
+from copydesk.common.process import describe_exit, run, run_until_signal, settle_memory
 
 TIMEOUT = 20
 
@@ -154,3 +155,14 @@ def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
 )
 def test_an_end_is_put_into_words(code: int, words: str) -> None:
     assert describe_exit(code) == words
+
+
+def test_settled_memory_is_left_alone_by_the_collector_and_stays_usable() -> None:
+    kept = [[number] for number in range(1000)]
+    before = gc.get_freeze_count()
+    try:
+        settle_memory()
+        assert gc.get_freeze_count() > before + len(kept)
+        assert sum(item[0] for item in kept) == 499_500
+    finally:
+        gc.unfreeze()

@@ -21,6 +21,8 @@ class StopStrings:
 
     def push(self, text: str) -> str:
         """Take more text, and return what is certain now; nothing more once a stop string was found."""
+        if not self._stops:
+            return text
         if self.found is not None:
             return ""
         for place, character in enumerate(text, 1):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from copydesk.common.messages import EndpointState
-from copydesk.common.process import run_until_signal
+from copydesk.common.process import run_until_signal, settle_memory
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine import Engine, SelfStepping
@@ -37,6 +37,7 @@ async def serve_engine(
     loop = asyncio.get_running_loop()
     engine, digest = await asyncio.to_thread(load, settings)
     crashed: asyncio.Future[Exception] = loop.create_future()
+    settle_memory()
     metrics = EngineMetrics()
     steps = _steps(engine, loop, crashed.set_result, metrics.step_seconds.observe, settings)
     server = RpcServer(

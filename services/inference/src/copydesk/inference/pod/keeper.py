@@ -73,6 +73,11 @@ class Keeper:
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
 
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        return self._process.pid if self._process is not None else None
+
     async def run(self) -> None:
         """Keep the child until `stop`; raises `PermanentFailureError` when there is no point in restarting it."""
         try:

@@ -6,6 +6,8 @@ their sum: counts then survive the child that made them. Gauges are the supervis
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,6 +22,15 @@ from copydesk.inference.pod.failure import CannotStartError
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _REQUEST_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+def resident_bytes(pid: int | None) -> int:
+    """Return the resident memory of a process, 0 for one that does not run."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class EngineMetrics:
@@ -58,9 +69,8 @@ class WorkerMetrics:
     """Counted in each worker process."""
 
     def __init__(self) -> None:
-        self._requests = Counter(
-            "copydesk_inference_requests", "Requests that ended, by how they ended.", ["status"]
-        )
+        requests = Counter("copydesk_inference_requests", "Requests that ended, by how they ended.", ["status"])
+        self._requests = {status: requests.labels(status.name.lower()) for status in Status}
         self._seconds = Histogram(
             "copydesk_inference_request_seconds",
             "Time from a request's arrival to its answer, for those that were answered.",
@@ -69,7 +79,7 @@ class WorkerMetrics:
 
     def ended(self, status: Status, seconds: float) -> None:
         """Count one request; only answers enter the histogram, or quick failures would look like good service."""
-        self._requests.labels(status.name.lower()).inc()
+        self._requests[status].inc()
         if status is Status.OK:
             self._seconds.observe(seconds)
 
@@ -87,6 +97,12 @@ class PodMetrics:
         self._queued = self._gauge("queued", "Requests that wait for a slot.")
         self._capacity = self._gauge("capacity", "Requests that can run side by side.")
         self._ready = self._gauge("ready", "1 when the pod takes requests, else 0.")
+        self._resident = Gauge(
+            "copydesk_inference_resident_memory_bytes",
+            "Resident memory of each process of the pod; what they share is counted in each.",
+            ["process"],
+            registry=self._registry,
+        )
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"copydesk_inference_{name}", text, registry=self._registry)
@@ -94,6 +110,10 @@ class PodMetrics:
     def restarted(self, child: str) -> None:
         """Count a restart of `child`."""
         self._restarts.labels(child).inc()
+
+    def watch_memory(self, process: str, pid: Callable[[], int | None]) -> None:
+        """Tell the memory of a process at each scrape, 0 while `pid` knows of none."""
+        self._resident.labels(process).set_function(lambda: resident_bytes(pid()))
 
     def observe(self, load: Load, state: EndpointState) -> None:
         """Set the gauges."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -129,7 +130,7 @@ class Pod:
         return self._keeper(spec, partial(self._on_worker_change, index))
 
     def _keeper(self, spec: ChildSpec, on_change: Callable[[], None]) -> Keeper:
-        return Keeper(
+        keeper = Keeper(
             spec,
             note=FailureNote(self._runtime.path, spec.name),
             token=self._settings.rpc_token.get_secret_value(),
@@ -137,6 +138,8 @@ class Pod:
             on_change=on_change,
             on_restart=self._metrics.restarted,
         )
+        self._metrics.watch_memory(spec.name, lambda: keeper.pid)
+        return keeper
 
     def _on_worker_change(self, index: int) -> None:
         self._doorman.answering(index, self._workers[index].answer is not None)
@@ -208,6 +211,7 @@ async def supervise(settings: InferenceSettings) -> None:
     with listen(settings.host, settings.port) as listener, RuntimeDirectory() as runtime:
         who = identity(settings, listener.getsockname()[1], time.time())
         metrics = PodMetrics(runtime.metrics)
+        metrics.watch_memory("supervisor", os.getpid)
         metrics.serve(settings.host, settings.metrics_port)
         try:
             token = settings.nats_token.get_secret_value() or None

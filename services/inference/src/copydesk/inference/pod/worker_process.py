@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from copydesk.common.process import run_until_signal
+from copydesk.common.process import run_until_signal, settle_memory
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.checkpoint.errors import CheckpointError
@@ -70,6 +70,7 @@ async def serve_worker(settings: InferenceSettings, post: Post) -> int:
     supervisor = RpcServer(tasks.handle, hello=hello, load=load, token=token)
     reception = _reception(settings, gateways, post)
     connecting = asyncio.create_task(engines.run())
+    settle_memory()
     reception.open()
     await supervisor.start(UnixAddress(socket_path(post.runtime, post.name)))
     _log.info("worker_ready")
