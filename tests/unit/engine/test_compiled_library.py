@@ -41,6 +41,22 @@ def test_two_processes_build_it_once(tmp_path: Path) -> None:
     assert sum("compiled_library_built" in errors for _, errors in said) == 1
 
 
+def test_a_change_to_any_source_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, sources = tmp_path / "c++", tmp_path / "csrc"
+    compiler.write_text('#!/bin/sh\nfor last; do :; done\n[ "$1" = --version ] || echo built > "$last"\n')
+    compiler.chmod(0o755)
+    sources.mkdir()
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr("copydesk.inference.engine.compiled.library._SOURCES", sources)
+    libraries = set()
+    for name in ("kernel.cpp", "kernel.hpp", "kernel.inl"):
+        (sources / name).write_text("first")
+        libraries.add(build(tmp_path / "native"))
+        (sources / name).write_text("second")
+        libraries.add(build(tmp_path / "native"))
+    assert len(libraries) == 6
+
+
 def test_a_compiler_that_is_not_there_comes_with_advice(without_compiler: None, tmp_path: Path) -> None:
     with pytest.raises(CompiledLibraryError) as raised:
         build(tmp_path)

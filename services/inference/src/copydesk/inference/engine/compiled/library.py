@@ -111,7 +111,7 @@ def _digest(compiler: str, commands: dict[Path, list[str]]) -> str:
     digest.update(platform.machine().encode())
     for command in commands.values():
         digest.update(" ".join(command[1:-1]).encode())
-    for path in sorted([*_SOURCES.glob("*.cpp"), *_SOURCES.glob("*.hpp")]):
+    for path in sorted(path for path in _SOURCES.iterdir() if path.is_file()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:24]
 
