@@ -57,6 +57,17 @@ def test_a_change_to_any_source_is_built_anew(tmp_path: Path, monkeypatch: pytes
     assert len(libraries) == 6
 
 
+def test_a_library_that_is_damaged_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\nfor last; do :; done\n[ "$1" = --version ] || echo built > "$last"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    library = build(tmp_path / "native")
+    library.write_text("bui")
+    assert build(tmp_path / "native") == library
+    assert library.read_text() == "built\n"
+
+
 def test_a_compiler_that_is_not_there_comes_with_advice(without_compiler: None, tmp_path: Path) -> None:
     with pytest.raises(CompiledLibraryError) as raised:
         build(tmp_path)

@@ -71,12 +71,12 @@ def build(folder: Path) -> Path:
     compiler = _compiler()
     commands = _commands(compiler)
     library = folder / _digest(compiler, commands) / "libcopydesk.so"
-    if library.is_file():
+    if _is_whole(library):
         return library
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         with _lock(library.parent / "lock"):
-            if not library.is_file():
+            if not _is_whole(library):
                 _build(compiler, commands, library)
     except OSError as error:
         advice = f"make {folder} writable, or set {CACHE_VARIABLE} to a folder that is"
@@ -126,8 +126,23 @@ def _build(compiler: str, commands: dict[Path, list[str]], library: Path) -> Non
             list(pool.map(_run, jobs))
         linked = Path(scratch) / library.name
         _run([compiler, "-shared", "-pthread", *map(str, objects.values()), "-o", str(linked)])
+        checksum = Path(scratch) / _checksum_file(library).name
+        checksum.write_text(hashlib.sha256(linked.read_bytes()).hexdigest())
+        checksum.replace(_checksum_file(library))
         linked.replace(library)
     _log.info("compiled_library_built", seconds=round(time.monotonic() - began, 1), path=str(library))
+
+
+def _checksum_file(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _is_whole(library: Path) -> bool:
+    """Say whether a library is there as it was built; one cut short by a loss of power would kill who loads it."""
+    try:
+        return hashlib.sha256(library.read_bytes()).hexdigest() == _checksum_file(library).read_text()
+    except OSError:
+        return False
 
 
 def _run(command: list[str]) -> str:
