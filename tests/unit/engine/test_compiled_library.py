@@ -23,8 +23,9 @@ from tests.fixtures.tiny_model import write_tiny_model
 
 
 @pytest.fixture
-def without_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     load_library.cache_clear()
     yield
     load_library.cache_clear()
@@ -73,6 +74,12 @@ def test_a_compiler_that_is_not_there_comes_with_advice(without_compiler: None, 
         build(tmp_path)
     assert "no-such-compiler" in raised.value.reason
     assert "apt-get install g++" in raised.value.advice
+
+
+def test_what_has_been_built_needs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = build(tmp_path)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert build(tmp_path) == built
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

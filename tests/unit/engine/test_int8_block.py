@@ -41,12 +41,24 @@ def content(directory: Path, fill: Callable[[int], None], folder: Path) -> bytes
     return ctypes.string_at(block.address, SIZE)
 
 
+def names(folder: Path) -> list[str]:
+    """The kinds of files in the folder, but for the lock."""
+    return [path.suffix or path.name for path in folder.iterdir() if path.name != "lock"]
+
+
+def test_what_a_killed_process_left_is_removed(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / ".packing-abc").write_bytes(b"half")
+    content(model, Packing(), tmp_path / "packed")
+    assert names(tmp_path / "packed") == [".int8"]
+
+
 def test_a_second_start_packs_nothing(model: Path, tmp_path: Path) -> None:
     packing = Packing()
     for _ in range(3):
         assert content(model, packing, tmp_path / "packed") == CONTENT
     assert packing.times == 1
-    assert [path.suffix for path in (tmp_path / "packed").iterdir()] == [".int8"]
+    assert names(tmp_path / "packed") == [".int8"]
 
 
 def test_other_weights_are_packed_anew(model: Path, tmp_path: Path) -> None:
@@ -71,7 +83,7 @@ def test_other_weights_are_packed_anew(model: Path, tmp_path: Path) -> None:
 def test_a_damaged_file_is_never_used(damage: Callable[[Path], None], model: Path, tmp_path: Path) -> None:
     packing = Packing()
     content(model, packing, tmp_path / "packed")
-    damage(next((tmp_path / "packed").iterdir()))
+    damage(next((tmp_path / "packed").glob("*.int8")))
     assert content(model, packing, tmp_path / "packed") == CONTENT
     assert packing.times == 2
     assert content(model, packing, tmp_path / "packed") == CONTENT
@@ -91,7 +103,7 @@ def test_a_full_disk_leaves_nothing_behind(model: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "posix_fallocate", full)
     packing = Packing()
     assert content(model, packing, tmp_path / "packed") == CONTENT
-    assert list((tmp_path / "packed").iterdir()) == []
+    assert names(tmp_path / "packed") == []
 
 
 def test_packing_that_fails_leaves_nothing_behind(model: Path, tmp_path: Path) -> None:
@@ -100,16 +112,16 @@ def test_packing_that_fails_leaves_nothing_behind(model: Path, tmp_path: Path) -
 
     with pytest.raises(ValueError, match="a tensor is missing"):
         content(model, fail, tmp_path / "packed")
-    assert list((tmp_path / "packed").iterdir()) == []
+    assert names(tmp_path / "packed") == []
 
 
 def test_only_the_files_used_last_are_kept(model: Path, tmp_path: Path) -> None:
     for number in range(7):
         (model / "config.json").write_text("{}" + " " * number)
         content(model, Packing(), tmp_path / "packed")
-        newest = max((tmp_path / "packed").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        newest = max((tmp_path / "packed").glob("*.int8"), key=lambda path: path.stat().st_mtime_ns)
         os.utime(newest, (number, number))
-    assert len(list((tmp_path / "packed").iterdir())) == 4
+    assert len(names(tmp_path / "packed")) == 4
 
 
 def test_small_weights_are_not_worth_a_file(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Builds the C++ sources beside this module with g++, once a machine, and loads what comes out.
 
-The library is kept in the user's cache folder under a name that is a digest of the sources, the compiler's flags
-and its version: whoever finds it there has the right one. Several processes may need it at once: one builds, the
-others wait.
+The library is kept in the cache folder under a name that is a digest of the sources and the compiler's flags:
+whoever finds it there has the right one, and needs no compiler. Several processes may need it at once: one builds,
+the others wait.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _FLAGS = (
     "-Wno-maybe-uninitialized",
     "-Wno-uninitialized",
 )
+# The compiler's own libraries go in, so that a machine without it can load what another one built.
+_LINK_FLAGS = ("-shared", "-pthread", "-static-libstdc++", "-static-libgcc")
 # Files are compiled for the instructions that their names end in, and chosen among at run time; the others are
 # portable. Sums of floats keep the order that the sources give them: nowhere is -ffast-math.
 _X86_FLAGS = {
@@ -68,11 +70,11 @@ def load_library() -> ctypes.CDLL:
 
 def build(folder: Path) -> Path:
     """Return the library's path in `folder`, where it is built unless it is there already."""
-    compiler = _compiler()
-    commands = _commands(compiler)
-    library = folder / _digest(compiler, commands) / "libcopydesk.so"
+    commands = _commands()
+    library = folder / _digest(commands) / "libcopydesk.so"
     if _is_whole(library):
         return library
+    compiler = _compiler()
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         with _lock(library.parent / "lock"):
@@ -92,11 +94,10 @@ def _compiler() -> str:
     return path
 
 
-def _commands(compiler: str) -> dict[Path, list[str]]:
-    """By source file, how it is compiled, but for the place of the output."""
+def _commands() -> dict[Path, list[str]]:
+    """By source file, how it is compiled, but for the compiler and the place of the output."""
     return {
-        source: [compiler, *_FLAGS, *_flags_of(source.stem), "-c", str(source)]
-        for source in sorted(_SOURCES.glob("*.cpp"))
+        source: [*_FLAGS, *_flags_of(source.stem), "-c", str(source)] for source in sorted(_SOURCES.glob("*.cpp"))
     }
 
 
@@ -106,11 +107,10 @@ def _flags_of(stem: str) -> list[str]:
     return next((flags.split() for ending, flags in _X86_FLAGS.items() if stem.endswith(ending)), [])
 
 
-def _digest(compiler: str, commands: dict[Path, list[str]]) -> str:
-    digest = hashlib.sha256(_run([compiler, "--version"]).encode())
-    digest.update(platform.machine().encode())
-    for command in commands.values():
-        digest.update(" ".join(command[1:-1]).encode())
+def _digest(commands: dict[Path, list[str]]) -> str:
+    digest = hashlib.sha256(platform.machine().encode())
+    for command in [*commands.values(), [*_LINK_FLAGS, ""]]:
+        digest.update(" ".join(command[:-1]).encode())
     for path in sorted(path for path in _SOURCES.iterdir() if path.is_file()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:24]
@@ -121,11 +121,11 @@ def _build(compiler: str, commands: dict[Path, list[str]], library: Path) -> Non
     _log.info("compiled_library_building", files=len(commands), folder=str(library.parent))
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         objects = {source: Path(scratch) / f"{source.stem}.o" for source in commands}
-        jobs = [[*command, "-o", str(objects[source])] for source, command in commands.items()]
+        jobs = [[compiler, *command, "-o", str(objects[source])] for source, command in commands.items()]
         with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
             list(pool.map(_run, jobs))
         linked = Path(scratch) / library.name
-        _run([compiler, "-shared", "-pthread", *map(str, objects.values()), "-o", str(linked)])
+        _run([compiler, *_LINK_FLAGS, *map(str, objects.values()), "-o", str(linked)])
         checksum = Path(scratch) / _checksum_file(library).name
         checksum.write_text(hashlib.sha256(linked.read_bytes()).hexdigest())
         checksum.replace(_checksum_file(library))
@@ -149,9 +149,13 @@ def _run(command: list[str]) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines()
-        first = next((line for line in said if "error" in line), said[0] if said else "no reason given")
-        raise CompiledLibraryError(f"{command[0]} failed: {first}", "GCC 11 or newer is needed") from error
+        said = error.stderr.strip().splitlines() or ["no reason given"]
+        full = next((line for line in said if "No space left" in line), None)
+        first = full or next((line for line in said if "error" in line), said[0])
+        advice = f"free some space, or set {CACHE_VARIABLE} to a folder on another disk"
+        raise CompiledLibraryError(
+            f"{command[0]} failed: {first}", advice if full else "GCC 11 or newer is needed"
+        ) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ moments. Small ones, and those of which no file can be written, are packed into 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import mmap
 import os
@@ -30,6 +31,8 @@ _HEADER_BYTES = 4096
 _WORTH_A_FILE = 16 << 20  # bytes; less is packed in no time
 _KEPT_FILES = 4
 _CHUNK = 8 << 20
+_UNFINISHED = ".packing-"
+_LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,11 @@ def packed_block(directory: Path, size: int, fill: Callable[[int], None], folder
         return block
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(path, key, size, fill)
+        with (folder / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (block := _mapped(path, key, size)) is not None:  # another process has packed it meanwhile
+                return block
+            _write(path, key, size, fill)
     except OSError as error:
         _log.warning("packed_weights_not_kept", folder=str(folder), reason=error.strerror or str(error))
         return _private(size, fill)
@@ -104,7 +111,9 @@ def _checksum(descriptor: int) -> int:
 
 
 def _write(path: Path, key: bytes, size: int, fill: Callable[[int], None]) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".packing-", delete=False) as file:
+    for left in path.parent.glob(f"{_UNFINISHED}*"):  # by a process that was killed, or it would hold the lock
+        left.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_UNFINISHED, delete=False) as file:
         try:
             # Space is taken first: a full disk must be an error here, and not a fault when memory is written.
             os.posix_fallocate(file.fileno(), 0, _HEADER_BYTES + size)
