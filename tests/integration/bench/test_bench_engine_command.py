@@ -26,7 +26,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(*arguments: str, **environ: str) -> subprocess.Popen[str]:
     argv = [sys.executable, "-m", "copydesk.cli", "bench", "engine", *arguments]
     env = {**os.environ, "COLUMNS": "200", **environ}
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        # A shell starts what it runs in the background with SIGINT ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 @pytest.mark.slow
