@@ -43,7 +43,7 @@ def resident_mb(pod: RunningPod) -> tuple[float, float]:
     return sum(each.rss for each in memory) / 1e6, sum(each.pss for each in memory) / 1e6
 
 
-async def test_a_pod_that_has_run_with_all_slots_busy_stays_below_the_limit(pod: RunningPod) -> None:
+async def test_a_pod_that_has_corrected_texts_in_all_its_slots_stays_below_the_limit(pod: RunningPod) -> None:
     channel = await pod.channel()
     await pong_where(channel, is_ready)
     texts = [" ".join(sentences(8, seed=seed)) for seed in range(REQUESTS)]
