@@ -54,7 +54,7 @@ def test_help_explains_every_command(command: str) -> None:
         "up --wings",
         "up --pods 0",
         "up --pods two",
-        "up --dtype int8",
+        "up --dtype int4",
         "status --url 127.0.0.1:8080",
     ],
 )
