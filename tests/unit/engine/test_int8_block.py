@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,19 @@ def test_a_second_start_packs_nothing(model: Path, tmp_path: Path) -> None:
         assert content(model, packing, tmp_path / "packed") == CONTENT
     assert packing.times == 1
     assert names(tmp_path / "packed") == [".int8"]
+
+
+def test_of_many_that_start_at_once_one_packs_for_all(model: Path, tmp_path: Path) -> None:
+    packing = Packing()
+    together = threading.Barrier(4)
+
+    def start(_: int) -> bytes:
+        together.wait(10)
+        return content(model, packing, tmp_path / "packed")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(start, range(4))) == {CONTENT}
+    assert packing.times == 1
 
 
 def test_other_weights_are_packed_anew(model: Path, tmp_path: Path) -> None:
