@@ -26,9 +26,9 @@ from subprocess import DEVNULL, Popen
 import msgspec
 
 from copydesk.common.rpc import Address, Channel, Response, RpcError, Status, TcpAddress, UnixAddress
-from copydesk.common.tasks import GenerateText, TokenPrompt
+from copydesk.common.tasks import GeneratedText, GenerateText, TokenPrompt
 from copydesk.inference.checkpoint import prepare_default_model
-from copydesk.inference.engine import GenerateTokens
+from copydesk.inference.engine import GeneratedTokens, GenerateTokens
 from tests.fixtures.nats import free_port
 from tests.integration.pod.running_pod import environment
 
@@ -54,12 +54,12 @@ class Setting:
 
 
 def settings(step_ms: Sequence[float], workers: Sequence[int]) -> list[Setting]:
-    """Both cores, asynchronous or not, alone; and the compiled, asynchronous one behind workers."""
-    alone = [
-        Setting(core, asynchronous, cost)
-        for cost, core, asynchronous in itertools.product(step_ms, ("compiled", "python"), (True, False))
+    """Both cores, asynchronous or not: alone, and with the first cost of a step behind workers."""
+    asked = [(cost, 0) for cost in step_ms] + [(step_ms[0], count) for count in workers]
+    return [
+        Setting(core, asynchronous, cost, count)
+        for (cost, count), core, asynchronous in itertools.product(asked, ("compiled", "python"), (True, False))
     ]
-    return alone + [Setting("compiled", True, step_ms[0], count) for count in workers]
 
 
 @contextmanager
@@ -124,6 +124,7 @@ class Flood:
         self._in_flight = 0
         self._until = 0.0
         self.answered = 0
+        self.latest: Response | None = None
 
     async def run(self, seconds: float) -> float:
         """Return the answers a second."""
@@ -143,6 +144,7 @@ class Flood:
         self._in_flight -= 1
         if response.status is Status.OK:
             self.answered += 1
+            self.latest = response
         elif response.status is not Status.UNAVAILABLE:  # an engine that is still loading
             raise SystemExit(f"a request failed: {response.fault}")
         if time.monotonic() < self._until:
@@ -158,9 +160,18 @@ async def rate(setting: Setting, address: Address, seconds: float) -> float:
     while not await flood.run(0.5):  # still loading
         pass
     found = await flood.run(seconds)
+    require_whole(setting, flood.latest)
     for channel in channels:
         await channel.close()
     return found
+
+
+def require_whole(setting: Setting, answer: Response | None) -> None:
+    """Make sure that what was counted is what was asked for."""
+    kind: type[GeneratedText | GeneratedTokens] = GeneratedText if setting.workers else GeneratedTokens
+    made = msgspec.msgpack.decode(answer.payload, type=kind) if answer else None
+    if made is None or (made.prompt_tokens, made.completion_tokens) != (TOKENS, TOKENS):
+        raise SystemExit(f"asked for {TOKENS} tokens after {TOKENS}, got {made}")
 
 
 def measure(chosen: Sequence[Setting], rounds: int, seconds: float) -> dict[Setting, list[float]]:
