@@ -75,7 +75,6 @@ class CompiledEngine:
         self.context = context
         self.capacity = slots
         self.queue = queue
-        self.asynchronous = asynchronous
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._limits = Limits(context, vocabulary)
         self._device = device

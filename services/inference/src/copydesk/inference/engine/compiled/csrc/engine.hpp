@@ -63,7 +63,6 @@ class Engine {
   void outlook(int32_t priority, int32_t* ahead, int32_t* free, double* request_seconds);
   // For how many seconds the present step has been running; 0 between steps.
   double step_age(double now) const;
-  int32_t failure() const { return failure_; }
 
  private:
   using Turn = std::pair<int32_t, int64_t>;  // priority and id

@@ -24,8 +24,6 @@ Decoder* cd_decoder_open(const DecoderOptions* options) { return Decoder::open(*
 
 void cd_decoder_close(Decoder* decoder) { delete decoder; }
 
-const char* cd_decoder_kernels(const Decoder* decoder) { return decoder->kernels(); }
-
 int32_t cd_decoder_step(void* self, const CdStep* step) { return static_cast<Decoder*>(self)->step(*step); }
 
 // The name of the kernels that would be taken, or of those called `name`; null when this processor has them not.

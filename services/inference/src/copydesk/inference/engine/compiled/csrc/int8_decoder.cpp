@@ -7,18 +7,13 @@
 #include <cstring>
 #include <utility>
 
+#include "bfloat16.hpp"
+
 namespace copydesk {
 namespace {
 
 constexpr int kRowsAPiece = 4, kAttentionRows = 16, kLargestStep = 32;
 constexpr int kPlacedRows = 16;  // neighbours share cache lines of the keys
-
-float widened(uint16_t bfloat16) {
-  const uint32_t bits = uint32_t{bfloat16} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 }  // namespace
 

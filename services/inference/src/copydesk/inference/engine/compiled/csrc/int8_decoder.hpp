@@ -46,7 +46,6 @@ class Decoder {
   static std::unique_ptr<Decoder> open(const DecoderOptions& options);
 
   int32_t step(const CdStep& step);
-  const char* kernels() const { return kernels_->name; }
 
  private:
   struct Layer {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "bfloat16.hpp"
 #include "int8_kernels.hpp"
 #include "int8_place.inl"
 
@@ -188,9 +189,6 @@ __m256 odd(__m256i pairs) {
   return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u))));
 }
 __m256i pairs_at(const uint16_t* numbers) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers)); }
-__m256 widened(uint16_t bfloat16) {
-  return _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int32_t>(uint32_t{bfloat16} << 16)));
-}
 
 // Scores of all positions of the blocks of 16 that hold `seen` of them.
 void score(const Geometry& g, const Piece& piece, const uint16_t* query, int seen, float* scores) {
@@ -199,8 +197,8 @@ void score(const Geometry& g, const Piece& piece, const uint16_t* query, int see
     __m256 sum = _mm256_setzero_ps();
     for (int d = 0; d < g.width; d += 2) {
       const __m256i pairs = pairs_at(keys + d * 16);
-      sum = _mm256_fmadd_ps(even(pairs), widened(query[d]), sum);
-      sum = _mm256_fmadd_ps(odd(pairs), widened(query[d + 1]), sum);
+      sum = _mm256_fmadd_ps(even(pairs), _mm256_set1_ps(widened(query[d])), sum);
+      sum = _mm256_fmadd_ps(odd(pairs), _mm256_set1_ps(widened(query[d + 1])), sum);
     }
     _mm256_storeu_ps(scores + p, sum);
   }

@@ -1,5 +1,6 @@
 // AVX-512 VNNI, without AMX.
 #if defined(__AVX512F__)
+#include "bfloat16.hpp"
 #include "int8_avx512.inl"
 #include "int8_place.inl"
 
@@ -59,9 +60,6 @@ void multiply(const Product& product, int pair, int thread) {
 __m512 even(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
 __m512 odd(__m512i pairs) {
   return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000u))));
-}
-float widened(uint16_t bfloat16) {
-  return __builtin_bit_cast(float, uint32_t{bfloat16} << 16);
 }
 
 void score(const Geometry& g, const Piece& piece, const uint16_t* query, int seen, float* scores) {

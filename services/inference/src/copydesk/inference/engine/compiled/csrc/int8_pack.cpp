@@ -4,18 +4,13 @@
 #include <cstring>
 #include <vector>
 
+#include "bfloat16.hpp"
 #include "int8_model.hpp"
 
 namespace copydesk {
 namespace {
 
 enum class Stored : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2 };
-
-float from_bits(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 float from_half(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000u} << 16, exponent = half >> 10 & 0x1f, mantissa = half & 0x3ff;
@@ -29,17 +24,11 @@ float read(const void* source, Stored stored, size_t index) {
     case Stored::kFloat32:
       return static_cast<const float*>(source)[index];
     case Stored::kBfloat16:
-      return from_bits(uint32_t{static_cast<const uint16_t*>(source)[index]} << 16);
+      return widened(static_cast<const uint16_t*>(source)[index]);
     case Stored::kFloat16:
       return from_half(static_cast<const uint16_t*>(source)[index]);
   }
   return 0.0f;
-}
-
-uint16_t to_bfloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 // Where an output of the checkpoint goes: outputs first, then, for gate and up, the interleaving by sixteens.
@@ -126,7 +115,7 @@ void cd_pack_put(const CdShape* shape, uint8_t* block, int32_t part, int32_t lay
   if (what == Part::kEmbedding) {
     auto* target = reinterpret_cast<uint16_t*>(block + layout.embedding());
     const size_t count = static_cast<size_t>(rows) * shape->hidden;
-    for (size_t i = 0; i < count; ++i) target[i] = to_bfloat16(read(source, type, i));
+    for (size_t i = 0; i < count; ++i) target[i] = narrowed(read(source, type, i));
     return;
   }
   const Target target = target_of(*shape, layout, what, layer);

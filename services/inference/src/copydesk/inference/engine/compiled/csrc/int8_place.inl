@@ -2,6 +2,7 @@
 // cache. Plain loops that the compiler vectorises; included once for each set of instructions, in an unnamed namespace.
 #include <cstring>
 
+#include "bfloat16.hpp"
 #include "int8_kernels.hpp"
 
 namespace copydesk {
@@ -10,11 +11,7 @@ namespace {
 constexpr int kWidest = 512;  // of a head
 
 void narrow(const float* source, int size, uint16_t* target) {
-  for (int i = 0; i < size; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, source + i, sizeof bits);
-    target[i] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-  }
+  for (int i = 0; i < size; ++i) target[i] = narrowed(source[i]);
 }
 
 void rotate(const float* source, const float* cos, const float* sin, int half, float scale, float* target) {
@@ -26,7 +23,7 @@ void rotate(const float* source, const float* cos, const float* sin, int half, f
 
 void place(const Geometry& g, const Placement& p) {
   alignas(64) float turned[kWidest];
-  alignas(64) uint16_t narrowed[kWidest] = {};
+  alignas(64) uint16_t halved[kWidest] = {};
   const int half = g.head_dim / 2;
   const float* source = p.source;
   for (int head = 0; head < g.heads; ++head, source += g.head_dim) {
@@ -37,12 +34,12 @@ void place(const Geometry& g, const Placement& p) {
   for (int head = 0; head < g.kv_heads; ++head, source += g.head_dim, values += g.head_dim) {
     const Cache cache{p.cache.keys + p.head_stride * head, p.cache.values + p.head_stride * head};
     rotate(source, p.cos, p.sin, half, 1.0f, turned);
-    narrow(turned, g.head_dim, narrowed);
+    narrow(turned, g.head_dim, halved);
     uint16_t* keys = cache.keys + static_cast<size_t>(p.position / 16) * g.width * 16 + p.position % 16 * 2;
-    for (int d = 0; d < g.head_dim; d += 2) std::memcpy(keys + d * 16, narrowed + d, 2 * sizeof *keys);
-    narrow(values, g.head_dim, narrowed);
+    for (int d = 0; d < g.head_dim; d += 2) std::memcpy(keys + d * 16, halved + d, 2 * sizeof *keys);
+    narrow(values, g.head_dim, halved);
     uint16_t* kept = cache.values + static_cast<size_t>(p.position / 2) * g.width * 2 + p.position % 2;
-    for (int d = 0; d < g.head_dim; ++d) kept[d * 2] = narrowed[d];
+    for (int d = 0; d < g.head_dim; ++d) kept[d * 2] = halved[d];
   }
 }
 

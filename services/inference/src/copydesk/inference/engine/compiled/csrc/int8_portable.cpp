@@ -2,30 +2,26 @@
 #include <cmath>
 #include <cstring>
 
+#include "bfloat16.hpp"
 #include "int8_kernels.hpp"
 #include "int8_place.inl"
 
 namespace copydesk {
 namespace {
 
-float widened(uint16_t bfloat16) {
-  const uint32_t bits = uint32_t{bfloat16} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-void quantised(const float* row, int size, float largest, int8_t* q, int padded, float* scale) {
+// `value(i)` is the number at i of the row.
+template <class Value>
+void quantise_row(Value&& value, int size, int8_t* q, int padded, float* scale) {
+  float largest = 0.0f;
+  for (int i = 0; i < size; ++i) largest = std::fabs(value(i)) > largest ? std::fabs(value(i)) : largest;
   *scale = largest / 127.0f;
-  const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-  for (int i = 0; i < size; ++i) q[i] = static_cast<int8_t>(std::nearbyint(row[i] * inverse));
+  const float steps = largest > 0.0f ? 127.0f / largest : 0.0f;
+  for (int i = 0; i < size; ++i) q[i] = static_cast<int8_t>(std::nearbyint(value(i) * steps));
   std::memset(q + size, 0, padded - size);
 }
 
 void quantise(const float* row, int size, int8_t* q, int padded, float* scale) {
-  float largest = 0.0f;
-  for (int i = 0; i < size; ++i) largest = std::fabs(row[i]) > largest ? std::fabs(row[i]) : largest;
-  quantised(row, size, largest, q, padded, scale);
+  quantise_row([&](int i) { return row[i]; }, size, q, padded, scale);
 }
 
 void norm_quantise(const float* row, const float* weight, float epsilon, int size, int8_t* q, int padded,
@@ -33,15 +29,7 @@ void norm_quantise(const float* row, const float* weight, float epsilon, int siz
   float sum = 0.0f;
   for (int i = 0; i < size; ++i) sum += row[i] * row[i];
   const float inverse = 1.0f / std::sqrt(sum / static_cast<float>(size) + epsilon);
-  float largest = 0.0f;
-  for (int i = 0; i < size; ++i) {
-    const float value = std::fabs(row[i] * inverse * weight[i]);
-    largest = value > largest ? value : largest;
-  }
-  *scale = largest / 127.0f;
-  const float steps = largest > 0.0f ? 127.0f / largest : 0.0f;
-  for (int i = 0; i < size; ++i) q[i] = static_cast<int8_t>(std::nearbyint(row[i] * inverse * weight[i] * steps));
-  std::memset(q + size, 0, padded - size);
+  quantise_row([&](int i) { return row[i] * inverse * weight[i]; }, size, q, padded, scale);
 }
 
 // The integer sums of one row and one pair of output tiles.

@@ -23,7 +23,6 @@ _log = get_logger(__name__)
 KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
 """Names the kernels to use (amx, avx512, avx2, portable) instead of the best; for tests and comparisons."""
 
-
 PORTABLE = "portable"
 """The kernels that any processor has; on those without better ones torch is faster."""
 
@@ -73,7 +72,8 @@ class Int8Decoder:
         self._library = library
         self._vocabulary = config.vocabulary
         wanted = kernels or os.environ.get(KERNELS_VARIABLE) or None
-        if best_kernels(library, wanted) is None:
+        self.kernels = best_kernels(library, wanted)
+        if self.kernels is None:
             raise InvalidOptionError("kernels", wanted, "those of this processor: amx, avx512, avx2 or portable")
         shape = shape_of(config)
         folder = folder or cache_folder() / "packed"
@@ -98,7 +98,6 @@ class Int8Decoder:
             raise InvalidOptionError("slots", slots, f"fewer: there is no memory for {context} tokens each")
         library.cd_decoder_step.restype = ctypes.c_int32
         library.cd_decoder_step.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        self.kernels = best_kernels(library, wanted)
         _log.info("int8_decoder_ready", kernels=self.kernels, threads=threads)
 
     def device(self) -> tuple[int, int]:
