@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from importlib import resources
 from pathlib import Path
@@ -11,11 +10,10 @@ import pytest
 import torch
 
 from copydesk.common.rpc.frames import Priority
-from copydesk.inference.checkpoint import prepare_default_model
-from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
 from copydesk.inference.correction import Corrector
 from copydesk.inference.engine import Engine, Finish, GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native import DRAFT_TOKENS, NativeOptions, Precision, open_engine
+from tests.fixtures.default_model import default_model_or_skip
 from tests.unit.engine.reference import serve_at_random
 
 COUNT = 40
@@ -26,12 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def directory() -> Path:
-    try:
-        return prepare_default_model()
-    except BaseModelUnavailableError as error:
-        if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+    return default_model_or_skip()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +17,11 @@ from copydesk.inference.checkpoint import (
     source,
     verify_default_model,
 )
-from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
 from copydesk.inference.checkpoint.gguf import GgufModel
 from copydesk.inference.correction import Corrector
 from copydesk.inference.engine import Finish, GeneratedTokens
 from copydesk.models import gec_en
+from tests.fixtures.default_model import default_model_or_skip
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -55,12 +54,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The prepared directory, made anew in a cache of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COPYDESK_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        try:
-            yield prepare_default_model()
-        except BaseModelUnavailableError:
-            if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
-                raise
-            pytest.skip("the base model can be neither found nor downloaded")
+        yield default_model_or_skip()
 
 
 @pytest.fixture(scope="module")

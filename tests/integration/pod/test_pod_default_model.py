@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
@@ -11,8 +10,7 @@ import pytest
 
 from copydesk.common.rpc import Channel
 from copydesk.common.tasks import GenerateText, TextPrompt
-from copydesk.inference.checkpoint import prepare_default_model
-from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
+from tests.fixtures.default_model import default_model_or_skip
 from tests.integration.pod.running_pod import RunningPod, is_ready, pong_where, running_pod
 from tests.integration.pod.text_client import stream, write
 
@@ -23,12 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPod]:
-    try:
-        directory = prepare_default_model()
-    except BaseModelUnavailableError as error:
-        if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+    directory = default_model_or_skip()
     with running_pod(directory, tmp_path_factory.mktemp("pod") / "log", SLOTS=4, DTYPE="int8") as pod:
         pod.wait_ready()
         yield pod

@@ -1,15 +1,13 @@
 """What a pod with the default model takes of a person's memory."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
 from copydesk.common.rpc import Status
-from copydesk.inference.checkpoint import prepare_default_model
-from copydesk.inference.checkpoint.errors import BaseModelUnavailableError
+from tests.fixtures.default_model import default_model_or_skip
 from tests.fixtures.sentences import sentences
 from tests.integration.pod.running_pod import RunningPod, ask, is_ready, pong_where, running_pod
 
@@ -23,12 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPod]:
     """A pod with the settings that it has by default, but for the address."""
-    try:
-        directory = prepare_default_model()
-    except BaseModelUnavailableError as error:
-        if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+    directory = default_model_or_skip()
     with running_pod(directory, tmp_path_factory.mktemp("pod") / "log", DTYPE="auto", SLOTS=SLOTS) as pod:
         if pod.events("compiled_library_missing"):
             pytest.skip("the 8-bit engine cannot be built here")
