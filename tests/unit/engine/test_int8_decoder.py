@@ -23,6 +23,7 @@ from copydesk.inference.engine.native import (
     MissingTensorError,
     NativeOptions,
     Precision,
+    UnsupportedModelError,
     open_engine,
 )
 from copydesk.inference.engine.native.config import read_config
@@ -221,3 +222,10 @@ def test_a_checkpoint_that_lacks_a_tensor_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
     with pytest.raises(MissingTensorError):
         open_engine(tmp_path, NativeOptions(precision=Precision.INT8, context=64))
+
+
+def test_heads_too_wide_for_the_kernels_are_refused(tmp_path: Path) -> None:
+    write_tiny_model(tmp_path, hidden=1032, heads=2, kv_heads=1, layers=1)
+    with pytest.raises(UnsupportedModelError) as raised:
+        open_engine(tmp_path, NativeOptions(precision=Precision.INT8, context=64))
+    assert (raised.value.key, raised.value.value) == ("head_dim", 516)

@@ -13,7 +13,7 @@ from copydesk.common.telemetry import get_logger
 from copydesk.inference.cache_folder import cache_folder
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
-from copydesk.inference.engine.native.errors import InvalidOptionError
+from copydesk.inference.engine.native.errors import InvalidOptionError, UnsupportedModelError
 from copydesk.inference.engine.native.int8.block import packed_block
 from copydesk.inference.engine.native.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.layout import Run, StepResult
@@ -25,6 +25,9 @@ KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
 
 PORTABLE = "portable"
 """The kernels that any processor has; on those without better ones torch is faster."""
+
+
+_WIDEST_HEAD = 512  # numbers; kWidest of int8_place.inl
 
 
 class CdDecoderOptions(ctypes.Structure):
@@ -54,7 +57,7 @@ class Int8Decoder:
     """A decoder with `slots` sequences of up to `context` tokens each, on `threads` threads.
 
     Raises:
-        ModelError: the checkpoint lacks a tensor, or there is no memory for so many slots.
+        ModelError: the checkpoint lacks a tensor, its heads are too wide, or there is no memory for so many slots.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class Int8Decoder:
         kernels: str | None = None,
         folder: Path | None = None,
     ) -> None:
+        if config.head_dim > _WIDEST_HEAD:
+            raise UnsupportedModelError("head_dim", config.head_dim, f"{_WIDEST_HEAD} at the most in int8")
         self._library = library
         self._vocabulary = config.vocabulary
         wanted = kernels or os.environ.get(KERNELS_VARIABLE) or None
