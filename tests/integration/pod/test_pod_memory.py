@@ -7,12 +7,14 @@ import psutil
 import pytest
 
 from copydesk.common.rpc import Status
+from copydesk.common.tasks import GenerateText, TokenPrompt
 from tests.fixtures.default_model import default_model_or_skip
 from tests.fixtures.sentences import sentences
 from tests.integration.pod.running_pod import RunningPod, ask, is_ready, pong_where, running_pod
+from tests.integration.pod.text_client import write
 
 LIMIT_MB = 700
-SLOTS = 32
+SLOTS, CONTEXT = 32, 512
 REQUESTS = 3 * SLOTS
 
 pytestmark = pytest.mark.slow
@@ -42,6 +44,18 @@ async def test_a_pod_that_has_corrected_texts_in_all_its_slots_stays_below_the_l
     texts = [" ".join(sentences(8, seed=seed)) for seed in range(REQUESTS)]
     answers = await asyncio.gather(*(channel.call(ask(text), deadline_ms=120_000) for text in texts))
     assert {response.status for response in answers} == {Status.OK}
+    resident, proportional = resident_mb(pod)
+    assert proportional <= resident < LIMIT_MB, f"resident {resident:.0f} MB, proportional {proportional:.0f} MB"
+    await channel.close()
+
+
+async def test_a_pod_whose_requests_fill_their_whole_context_stays_below_it_too(pod: RunningPod) -> None:
+    channel = await pod.channel()
+    await pong_where(channel, is_ready)
+    prompts = [[1000 + (place * slot) % 40_000 for place in range(CONTEXT - 2)] for slot in range(2 * SLOTS)]
+    tasks = [GenerateText(TokenPrompt(prompt), max_tokens=2) for prompt in prompts]
+    answers = await asyncio.gather(*(write(channel, task, deadline_ms=240_000) for task in tasks))
+    assert {answer.text.prompt_tokens for answer in answers} == {CONTEXT - 2}
     resident, proportional = resident_mb(pod)
     assert proportional <= resident < LIMIT_MB, f"resident {resident:.0f} MB, proportional {proportional:.0f} MB"
     await channel.close()

@@ -170,6 +170,7 @@ shapes = st.fixed_dictionaries(
     {
         "slots": st.integers(1, 5),
         "queue": st.sampled_from([0, 1, 3, 50]),
+        "cache_tokens": st.sampled_from([None, 0, 64, 100]),
         "context": st.sampled_from([21, 40]),
         "prefill_tokens": st.sampled_from([1, 3, 12, 200]),
         "draft_tokens": st.sampled_from([0, 1, 7, 40, 300]),

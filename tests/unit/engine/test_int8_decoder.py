@@ -166,8 +166,11 @@ def serve(engine: Engine, requests: Sequence[GenerateTokens], at_once: int) -> l
     return [answers[index] for index in range(len(requests))]
 
 
+@pytest.mark.parametrize("cache_tokens", [0, 64, 128, 5 * 64])
 @pytest.mark.parametrize("core", [Core.PYTHON, Core.COMPILED])
-def test_answers_are_the_same_with_drafts_and_company_as_alone_without(directory: Path, core: Core) -> None:
+def test_answers_are_the_same_with_drafts_and_company_as_alone_without(
+    directory: Path, core: Core, cache_tokens: int
+) -> None:
     rng = random.Random(8)
     plain = NativeOptions(
         precision=Precision.INT8, core=core, slots=1, context=64, queue=99, draft_tokens=0, threads=1
@@ -195,6 +198,7 @@ def test_answers_are_the_same_with_drafts_and_company_as_alone_without(directory
         draft_tokens=40,
         prefill_tokens=11,
         threads=2,
+        cache_tokens=cache_tokens,
     )
     together = serve(open_engine(directory, busy), drafted, 24)
     assert [(a.tokens, a.finish) for a in together] == [(a.tokens, a.finish) for a in alone]

@@ -79,6 +79,7 @@ class Bench:
         context: int = 32,
         prefill_tokens: int = 8,
         draft_tokens: int = 0,
+        cache_tokens: int | None = None,
     ) -> None:
         self.model = Arithmetic()
         self.ticks = iter(range(0, 10_000_000, 5))
@@ -89,6 +90,7 @@ class Bench:
             "queue": queue,
             "prefill_tokens": prefill_tokens,
             "draft_tokens": draft_tokens,
+            "cache_tokens": cache_tokens,
         }
         self.engine: Engine
         if self.core == "python":
@@ -166,6 +168,25 @@ def test_newcomers_join_between_steps_and_wait_for_a_slot_when_all_are_taken() -
     assert [len(run.tokens) for run in bench.model.steps[-1]] == [1, 1]
     bench.drain()
     assert list(bench.answers) == [first, second, third]
+
+
+def test_newcomers_wait_when_the_cache_could_not_hold_all_that_they_may_need() -> None:
+    bench = Bench(slots=3, cache_tokens=64)
+    long = bench.submit([1] * 20, 12)  # 32 tokens: a page
+    short, next_one = bench.submit([1], 3), bench.submit([2], 1)
+    bench.engine.step(0.0)
+    assert (bench.engine.load().running, bench.engine.load().queued) == (2, 1)
+    bench.drain()
+    assert list(bench.answers) == [short, next_one, long]
+
+
+def test_a_cache_too_small_for_the_longest_request_is_as_large_as_that() -> None:
+    bench = Bench(slots=3, cache_tokens=1)
+    longest, other = bench.submit([1] * 30, 9), bench.submit([2], 1)
+    bench.engine.step(0.0)
+    assert bench.engine.load().running == 1
+    bench.drain()
+    assert list(bench.answers) == [longest, other]
 
 
 def test_batch_waits_behind_interactive() -> None:

@@ -37,9 +37,17 @@ def test_interactive_requests_are_admitted_before_batch_and_in_order() -> None:
         generation(2),
         generation(3, priority=Priority.BATCH),
     ]
-    assert ids(admissions(waiting, 3)) == [2, 4, 1]
-    assert ids(admissions(waiting, 9)) == [2, 4, 1, 3]
-    assert admissions(waiting, 0) == []
+    assert ids(admissions(waiting, 3, 1000)) == [2, 4, 1]
+    assert ids(admissions(waiting, 9, 1000)) == [2, 4, 1, 3]
+    assert admissions(waiting, 0, 1000) == []
+
+
+def test_a_request_whose_room_in_the_cache_is_taken_waits_and_so_do_those_behind_it() -> None:
+    waiting = [generation(1), generation(2, prompt=40), generation(3)]  # 12, 48 and 12 tokens, in pages of 32
+    assert ids(admissions(waiting, 9, 128)) == [1, 2, 3]
+    assert ids(admissions(waiting, 9, 127)) == [1, 2]
+    assert ids(admissions(waiting, 9, 95)) == [1]
+    assert admissions(waiting, 9, 31) == []
 
 
 def test_a_deadline_is_over_at_its_very_moment() -> None:

@@ -149,6 +149,15 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         description="Tokens of one request, prompt and answer together; a sentence of 50 tokens needs about 130, "
         "and memory for the cache grows with it.",
     )
+    cache_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=1 << 20,
+        description="Tokens whose keys and values an engine may have to keep at once, over all SLOTS; requests "
+        "that might need more wait for others to end, and one of CONTEXT always fits. 0: with int8 half of SLOTS "
+        "times CONTEXT, which is plenty for sentences and keeps a pod with the default model below 700 MB; else all "
+        "of it.",
+    )
     queue: int = Field(
         default=256,
         ge=0,

@@ -30,6 +30,7 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
         slots=settings.slots,
         context=settings.context,
         queue=settings.queue,
+        cache_tokens=settings.cache_tokens,
         draft_tokens=DRAFT_TOKENS if settings.draft is Draft.AUTO else 0,
         threads=settings.thread_count(),
         device=settings.device,

@@ -35,7 +35,7 @@ from copydesk.inference.engine.native.compiled_types import (
     engine_functions,
 )
 from copydesk.inference.engine.native.devices import Device
-from copydesk.inference.engine.native.generation import Limits
+from copydesk.inference.engine.native.generation import Limits, room_in_cache
 from copydesk.inference.engine.native.intake import check
 from copydesk.inference.engine.native.outlook import Crowd, seconds_to_answer
 from copydesk.inference.engine.native.sampling import choose
@@ -68,6 +68,7 @@ class CompiledEngine:
         slots: int,
         context: int,
         queue: int,
+        cache_tokens: int | None = None,
         prefill_tokens: int,
         draft_tokens: int,
         asynchronous: bool = True,
@@ -87,6 +88,7 @@ class CompiledEngine:
         options = CdEngineOptions(
             slots=slots,
             queue=queue,
+            cache_tokens=room_in_cache(cache_tokens, slots, context),
             limits=CdLimits(context, vocabulary, prefill_tokens, draft_tokens),
             device=function,
             device_self=itself,

@@ -26,6 +26,8 @@ class CdStep(ctypes.Structure):
         ("token", _ints),
         ("chosen", _ints),
         ("scores", _floats),
+        ("released", _int32),
+        ("release", _ints),
     )
 
 
@@ -41,6 +43,7 @@ class CdEngineOptions(ctypes.Structure):
     _fields_ = (
         ("slots", _int32),
         ("queue", _int32),
+        ("cache_tokens", _int32),
         ("limits", CdLimits),
         ("device", _pointer),
         ("device_self", _pointer),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine.interface import Finish, GenerateTokens, OnDone, OnTokens, QueueFullError
 from copydesk.inference.engine.native.devices import Runner
-from copydesk.inference.engine.native.generation import Generation, Limits
+from copydesk.inference.engine.native.generation import Generation, Limits, room_in_cache
 from copydesk.inference.engine.native.intake import check
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.outlook import Crowd, seconds_to_answer
@@ -42,6 +42,7 @@ class NativeEngine:
         slots: int,
         context: int,
         queue: int,
+        cache_tokens: int | None = None,
         prefill_tokens: int,
         draft_tokens: int,
         clock: Callable[[], float] = time.perf_counter,
@@ -57,6 +58,7 @@ class NativeEngine:
         self._lock = threading.Lock()  # over everything below; never held while the runner or a callback runs
         self._ids = itertools.count(1)
         self._free = list(range(slots))
+        self._cache_left = room_in_cache(cache_tokens, slots, context)  # what no running request has reserved
         self._waiting: dict[int, Generation] = {}
         self._running: dict[int, Generation] = {}
         self._cancelled: dict[int, Generation] = {}
@@ -140,8 +142,9 @@ class NativeEngine:
     def _admit(self) -> None:
         if not self._free:
             return
-        for generation in admissions(self._waiting.values(), len(self._free)):
+        for generation in admissions(self._waiting.values(), len(self._free), self._cache_left):
             del self._waiting[generation.id]
+            self._cache_left -= generation.reserve
             # The lowest slot, so that live ones stay neighbours and attention reads them in place.
             generation.slot = heapq.heappop(self._free)
             generation.admitted = self._clock()
@@ -193,6 +196,7 @@ class NativeEngine:
         self._waiting.pop(generation.id, None)
         if self._running.pop(generation.id, None) is not None:
             heapq.heappush(self._free, generation.slot)
+            self._cache_left += generation.reserve
 
 
 def _smoothed(mean: float, latest: float) -> float:

@@ -18,6 +18,19 @@ from copydesk.inference.engine.native.draft import (
 )
 from copydesk.inference.engine.native.layout import Run
 
+_PAGE_TOKENS = 32  # kPageTokens of csrc/step.hpp
+
+
+def whole_pages(tokens: int) -> int:
+    """Return room in the cache for so many tokens: it is counted in pages of 32."""
+    return -(-tokens // _PAGE_TOKENS) * _PAGE_TOKENS
+
+
+def room_in_cache(cache_tokens: int | None, slots: int, context: int) -> int:
+    """Return for how many tokens there is room: enough for the longest request; None is for all slots at once."""
+    longest = whole_pages(context)
+    return slots * longest if cache_tokens is None else max(cache_tokens, longest)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -70,6 +83,11 @@ class Generation:
         """How many tokens more it may make."""
         made = len(self.tokens)
         return min(self.request.max_tokens - made, self.limits.context - len(self.request.prompt) - made)
+
+    @property
+    def reserve(self) -> int:
+        """How many tokens' keys and values it may come to have, in whole pages."""
+        return whole_pages(min(self.limits.context, len(self.request.prompt) + self.request.max_tokens))
 
     def next_tokens(self, count: int) -> list[int]:
         """The first `count` of the pending tokens."""

@@ -19,6 +19,7 @@ from copydesk.inference.engine.native.config import ModelConfig, read_config
 from copydesk.inference.engine.native.devices import Device, NullDevice, Runner, RunnerDevice
 from copydesk.inference.engine.native.engine import NativeEngine
 from copydesk.inference.engine.native.errors import InvalidOptionError
+from copydesk.inference.engine.native.generation import room_in_cache
 from copydesk.inference.engine.native.int8.decoder import PORTABLE, Int8Decoder, best_kernels
 from copydesk.inference.engine.native.null_runner import NullRunner
 from copydesk.inference.engine.native.precision import Precision, torch_dtype
@@ -44,7 +45,9 @@ class Core(enum.StrEnum):
 class NativeOptions:
     """How an engine is sized, and what it runs on.
 
-    `slots` requests run side by side, `queue` more wait, each of `context` tokens at most. `prefill_tokens` bounds
+    `slots` requests run side by side, `queue` more wait, each of `context` tokens at most. Together those that run
+    never need the cache for more than `cache_tokens` (0: what all slots can hold, or half of it where the decoder
+    gives unused memory back); who might is kept waiting. `prefill_tokens` bounds
     the prompt tokens of one step: it trades the start of new requests against the pace of running ones; 256 take
     about as long as a decode step of a full batch. Drafts fill a step up to `draft_tokens` tokens of those who
     decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is for the whole
@@ -57,6 +60,7 @@ class NativeOptions:
     slots: int = 64
     context: int = 512
     queue: int = 256
+    cache_tokens: int = 0
     prefill_tokens: int = 256
     draft_tokens: int = DRAFT_TOKENS
     threads: int = 0
@@ -109,6 +113,7 @@ def _engine(
 ) -> NativeEngine | CompiledEngine:
     runner: Runner | None = None
     device: Device
+    cache_tokens = room_in_cache(_cache_tokens(options, precision), options.slots, options.context)
     null = _NULL_DEVICE.fullmatch(options.device)
     if null is not None:
         runner, device = _null(float(null[1]) / 1000, config, library)
@@ -120,6 +125,7 @@ def _engine(
             slots=options.slots,
             context=options.context,
             threads=options.threads or 1,
+            cache_tokens=cache_tokens,
         )
     else:
         runner = _torch_runner(directory, config, options, precision)
@@ -129,12 +135,19 @@ def _engine(
         "slots": options.slots,
         "context": options.context,
         "queue": options.queue,
+        "cache_tokens": cache_tokens,
         "prefill_tokens": options.prefill_tokens,
         "draft_tokens": options.draft_tokens,
     }
     if options.core is Core.PYTHON or library is None:
         return NativeEngine(runner, **sizes)
     return CompiledEngine(library, device, **sizes, asynchronous=options.asynchronous)
+
+
+def _cache_tokens(options: NativeOptions, precision: Precision) -> int | None:
+    if options.cache_tokens or precision is not Precision.INT8:
+        return options.cache_tokens or None
+    return options.slots * options.context // 2
 
 
 def _null(seconds: float, config: ModelConfig, library: ctypes.CDLL | None) -> tuple[Runner, Device]:
@@ -167,7 +180,8 @@ def _check(options: NativeOptions, config: ModelConfig) -> None:
         raise InvalidOptionError(
             "context", options.context, f"2 to {config.positions}, the model's longest sequence"
         )
-    for name, least in (("slots", 1), ("queue", 0), ("prefill_tokens", 1), ("draft_tokens", 0), ("threads", 0)):
+    least_of = {"slots": 1, "queue": 0, "cache_tokens": 0, "prefill_tokens": 1, "draft_tokens": 0, "threads": 0}
+    for name, least in least_of.items():
         value = getattr(options, name)
         if not least <= value <= _MOST:
             raise InvalidOptionError(name, value, f"{least} to {_MOST}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine.native.generation import Generation
@@ -18,9 +19,15 @@ def overdue(generations: Iterable[Generation], now: float) -> list[Generation]:
     return [generation for generation in generations if generation.deadline <= now]
 
 
-def admissions(waiting: Iterable[Generation], free: int) -> list[Generation]:
-    """Which of the waiting get the `free` slots: interactive before batch, first come first served within."""
-    return heapq.nsmallest(free, waiting, key=_turn)
+def admissions(waiting: Iterable[Generation], free: int, cache_tokens: int) -> list[Generation]:
+    """Which of the waiting get the `free` slots: interactive before batch, first come first served within.
+
+    What they may come to need of the cache is at most `cache_tokens`. Who does not fit makes those behind wait
+    too, or a long request might wait for ever.
+    """
+    by_turn = heapq.nsmallest(free, waiting, key=_turn)
+    needed = accumulate(generation.reserve for generation in by_turn)
+    return [generation for generation, total in zip(by_turn, needed, strict=True) if total <= cache_tokens]
 
 
 def displaced(waiting: Iterable[Generation], priority: Priority) -> Generation | None:

@@ -22,7 +22,7 @@ double steady_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-Engine::Engine(const EngineOptions& options) : options_(options) {
+Engine::Engine(const EngineOptions& options) : options_(options), cache_left_(options.cache_tokens) {
   for (int32_t slot = 0; slot < options.slots; ++slot) free_.insert(slot);
 }
 
@@ -116,6 +116,10 @@ void Engine::begin(double now) {
   sweep(now);
   admit();
   plan(running_, options_.limits, plan_);
+  if (!plan_.runs.empty()) {
+    plan_.released.clear();
+    plan_.released.swap(released_);
+  }
   step_ = plan_.step(options_.limits.vocabulary);
 }
 
@@ -171,6 +175,9 @@ void Engine::admit() {
   const double now = steady_seconds();
   while (!free_.empty() && !waiting_.empty()) {
     Sequence* next = waiting_.begin()->second;
+    const int32_t reserved = next->reserve(options_.limits.context);
+    if (reserved > cache_left_) break;  // those behind it wait too, or a long request might wait for ever
+    cache_left_ -= reserved;
     waiting_.erase(waiting_.begin());
     // The lowest slot, so that live ones stay neighbours.
     next->slot = *free_.begin();
@@ -202,6 +209,8 @@ void Engine::finish(Sequence& sequence, Finish finish) {
   news_ = true;
   if (ran) {
     free_.insert(sequence.slot);
+    released_.push_back(sequence.slot);
+    cache_left_ += sequence.reserve(options_.limits.context);
     running_.erase(std::find(running_.begin(), running_.end(), &sequence));
   } else {
     waiting_.erase(Turn{sequence.priority, sequence.id});

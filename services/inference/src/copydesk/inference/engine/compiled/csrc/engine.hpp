@@ -26,6 +26,7 @@ using Chooser = int32_t (*)(void* self, int64_t id, int32_t rows, const float* s
 
 struct EngineOptions {
   int32_t slots, queue;
+  int32_t cache_tokens;  // that all running requests together may come to have in the cache
   Limits limits;
   CdDevice device;
   void* device_self;
@@ -85,6 +86,8 @@ class Engine {
   std::map<Turn, Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in the order they were admitted
   std::set<int32_t> free_;
+  int32_t cache_left_;  // tokens that no running request has reserved
+  Tokens released_;     // slots, since the last step
   std::vector<int64_t> cancelled_;
   std::vector<int64_t> events_, taken_;
   bool news_ = false;  // events that the host waits for, beyond durations of steps

@@ -1,6 +1,7 @@
 #include "int8_decoder.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,6 +37,8 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
+void Pages::empty(size_t first, size_t bytes) { madvise(as<char>() + first, bytes, MADV_DONTNEED); }
+
 std::unique_ptr<Decoder> Decoder::open(const DecoderOptions& options) {
   const Kernels* kernels = choose_kernels(options.kernels);
   if (kernels == nullptr) return nullptr;
@@ -44,7 +47,12 @@ std::unique_ptr<Decoder> Decoder::open(const DecoderOptions& options) {
 }
 
 Decoder::Decoder(const DecoderOptions& options, const Kernels* kernels)
-    : shape_(options.shape), kernels_(kernels), pool_(options.threads), context_(options.context), slots_(options.slots) {
+    : shape_(options.shape),
+      kernels_(kernels),
+      pool_(options.threads),
+      context_(options.context),
+      cache_tokens_(options.cache_tokens),
+      held_(options.slots) {
   const CdShape& s = shape_;
   const Layout layout(s);
   geometry_ = {s.heads, s.kv_heads, s.head_dim, padded(s.head_dim, 32), padded(context_, 32)};
@@ -71,8 +79,10 @@ Decoder::Decoder(const DecoderOptions& options, const Kernels* kernels)
 }
 
 bool Decoder::allocate() {
-  const size_t numbers = 2 * cache_numbers_ * shape_.layers * slots_ * shape_.kv_heads;
-  caches_ = Pages(numbers * sizeof(uint16_t));
+  const size_t page = sysconf(_SC_PAGESIZE);
+  slot_bytes_ = 2 * cache_numbers_ * sizeof(uint16_t) * shape_.layers * shape_.kv_heads;
+  slot_bytes_ = (slot_bytes_ + page - 1) / page * page;  // so that no page is shared, and each slot can be emptied
+  caches_ = Pages(slot_bytes_ * held_.size());
   const size_t room = kAttentionRows * geometry_.positions, width = kAttentionRows * geometry_.width;
   for (int thread = 0; thread < pool_.size(); ++thread) {
     Pages pages((room + width) * (sizeof(float) + sizeof(uint16_t)));
@@ -87,13 +97,15 @@ bool Decoder::allocate() {
 }
 
 Cache Decoder::cache(int layer, int slot, int head) const {
-  const size_t place = (static_cast<size_t>(slot) * shape_.layers + layer) * shape_.kv_heads + head;
-  uint16_t* keys = caches_.as<uint16_t>() + 2 * cache_numbers_ * place;
+  auto* slots = caches_.as<char>() + slot_bytes_ * slot;
+  const size_t place = static_cast<size_t>(layer) * shape_.kv_heads + head;
+  uint16_t* keys = reinterpret_cast<uint16_t*>(slots) + 2 * cache_numbers_ * place;
   return {keys, keys + cache_numbers_};
 }
 
 int32_t Decoder::step(const CdStep& step) {
   if (!make_room(step.tokens, step.samples)) return 1;
+  keep_within(step);
   lay_out(step);
   embed(step);
   for (int i = 0; i < shape_.layers; ++i) run_layer(layers_[i], i);
@@ -123,6 +135,28 @@ bool Decoder::make_room(int rows, int samples) {
     if (!pages->held()) return false;
   room_ = std::move(room);
   return true;
+}
+
+// The system's page tables take the place of a table of blocks (as in vAttention, arXiv 2405.04437): a slot has
+// addresses for its whole context, and memory for as much of it as was ever used. Slots whose requests have ended keep
+// theirs for the next one, until it is wanted elsewhere.
+void Decoder::keep_within(const CdStep& step) {
+  for (int i = 0; i < step.released; ++i) held_[step.release[i]].live = false;
+  for (int r = 0; r < step.runs; ++r) {
+    Held& held = held_[step.run[r].slot];
+    held.live = true;
+    held.tokens = std::max<int>(held.tokens, padded(step.run[r].start + step.run[r].length, kPageTokens));
+  }
+  int64_t tokens = 0;
+  for (const Held& held : held_) tokens += held.tokens;
+  while (tokens > cache_tokens_) {
+    const auto most = std::max_element(held_.begin(), held_.end(), [](const Held& a, const Held& b) {
+      return (a.live ? 0 : a.tokens) < (b.live ? 0 : b.tokens);
+    });
+    if (most->live || most->tokens == 0) return;
+    caches_.empty(slot_bytes_ * (most - held_.begin()), slot_bytes_);
+    tokens -= std::exchange(most->tokens, 0);
+  }
 }
 
 void Decoder::lay_out(const CdStep& step) {

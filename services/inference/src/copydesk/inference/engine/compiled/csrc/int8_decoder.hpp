@@ -26,6 +26,8 @@ class Pages {
     return static_cast<T*>(start_);
   }
   bool held() const { return start_ != nullptr; }
+  // Gives the memory of a part back; it reads as zeros then.
+  void empty(size_t first, size_t bytes);
 
  private:
   void* start_ = nullptr;
@@ -37,6 +39,7 @@ struct DecoderOptions {
   const uint8_t* block;    // as Layout describes it; the caller keeps it
   const float *cos, *sin;  // [context][head_dim / 2]; copied
   int32_t slots, context, threads;
+  int32_t cache_tokens;  // whose keys and values are kept in memory at the most, as long as slots can be emptied
   const char* kernels;  // a name, or null for the best
 };
 
@@ -52,6 +55,11 @@ class Decoder {
     const float *attention_norm, *mlp_norm;
     Linear qkv, output, gate_up, down;
   };
+  // What of a slot's cache is in memory, and whether a request needs it.
+  struct Held {
+    int tokens = 0;
+    bool live = false;
+  };
   // One step's rows and the room that they need; grows, and is kept.
   struct Room {
     int rows = 0, samples = 0;
@@ -61,6 +69,7 @@ class Decoder {
   Decoder(const DecoderOptions& options, const Kernels* kernels);
   bool allocate();
   bool make_room(int rows, int samples);
+  void keep_within(const CdStep& step);
   void lay_out(const CdStep& step);
   void embed(const CdStep& step);
   void run_layer(const Layer& layer, int index);
@@ -84,10 +93,12 @@ class Decoder {
   Linear head_;
   std::vector<Layer> layers_;
   std::vector<float> cos_, sin_;
-  int context_, slots_;
+  int context_, cache_tokens_;
   int hidden_stride_, qkv_stride_, gated_stride_, attended_stride_, quantised_stride_;
   size_t cache_numbers_;  // of one layer, slot and head, keys and values each
+  size_t slot_bytes_ = 0;
   Pages caches_;
+  std::vector<Held> held_;  // by slot
   std::vector<Pages> scratch_pages_;
   std::vector<Scratch> scratch_;
   Room room_;

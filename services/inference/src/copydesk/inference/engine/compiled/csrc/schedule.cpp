@@ -68,7 +68,8 @@ CdStep Plan::step(int32_t vocabulary) {
   chosen.resize(samples);
   scores.resize(static_cast<size_t>(scored) * vocabulary);
   return {static_cast<int32_t>(runs.size()), static_cast<int32_t>(tokens.size()), samples, scored, runs.data(),
-          tokens.data(), chosen.data(), scored ? scores.data() : nullptr};
+          tokens.data(), chosen.data(), scored ? scores.data() : nullptr, static_cast<int32_t>(released.size()),
+          released.data()};
 }
 
 bool goes_before(const Sequence& a, const Sequence& b) {

@@ -16,6 +16,7 @@ struct Limits {
 struct Plan {
   std::vector<Sequence*> runs_of;  // by run
   std::vector<CdRun> runs;
+  Tokens released;  // slots
   Tokens tokens, chosen;
   std::vector<float> scores;
 

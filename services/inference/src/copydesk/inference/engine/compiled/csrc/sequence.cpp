@@ -8,6 +8,11 @@ int32_t Sequence::room(int32_t context) const {
   return std::min(max_tokens - made(), context - static_cast<int32_t>(history.size()));
 }
 
+int32_t Sequence::reserve(int32_t context) const {
+  const int32_t most = std::min(context, prompt_length + max_tokens);
+  return (most + kPageTokens - 1) / kPageTokens * kPageTokens;
+}
+
 bool Sequence::stops_at(int32_t token) const { return std::find(stops.begin(), stops.end(), token) != stops.end(); }
 
 void Sequence::guess(int32_t free, int32_t most, int32_t context, int32_t vocabulary) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "draft.hpp"
+#include "step.hpp"
 
 namespace copydesk {
 
@@ -30,6 +31,8 @@ struct Sequence {
   int32_t made() const { return static_cast<int32_t>(history.size()) - prompt_length; }
   int32_t pending() const { return static_cast<int32_t>(history.size()) - cached; }
   int32_t room(int32_t context) const;
+  // How many tokens' keys and values it may come to have, in whole pages.
+  int32_t reserve(int32_t context) const;
   bool stops_at(int32_t token) const;
 
   // Fills `draft` with guesses: `free` cost next to nothing, `most` is the limit.

@@ -41,6 +41,7 @@ class CdDecoderOptions(ctypes.Structure):
         ("slots", ctypes.c_int32),
         ("context", ctypes.c_int32),
         ("threads", ctypes.c_int32),
+        ("cache_tokens", ctypes.c_int32),
         ("kernels", ctypes.c_char_p),
     )
 
@@ -56,6 +57,9 @@ def best_kernels(library: ctypes.CDLL, name: str | None = None) -> str | None:
 class Int8Decoder:
     """A decoder with `slots` sequences of up to `context` tokens each, on `threads` threads.
 
+    Of slots whose requests have ended, so many keep their memory that the keys and values of `cache_tokens` tokens
+    are held in all.
+
     Raises:
         ModelError: the checkpoint lacks a tensor, its heads are too wide, or there is no memory for so many slots.
     """
@@ -69,6 +73,7 @@ class Int8Decoder:
         slots: int,
         context: int,
         threads: int,
+        cache_tokens: int | None = None,
         kernels: str | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -95,6 +100,7 @@ class Int8Decoder:
             slots=slots,
             context=context,
             threads=threads,
+            cache_tokens=slots * context if cache_tokens is None else cache_tokens,
             kernels=wanted.encode() if wanted else None,
         )
         library.cd_decoder_open.restype = ctypes.c_void_p
