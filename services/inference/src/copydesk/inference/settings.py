@@ -155,8 +155,8 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         le=1 << 20,
         description="Tokens whose keys and values an engine may have to keep at once, over all SLOTS; requests "
         "that might need more wait for others to end, and one of CONTEXT always fits. 0: with int8 half of SLOTS "
-        "times CONTEXT, which is plenty for sentences and keeps a pod with the default model below 700 MB; else all "
-        "of it.",
+        "times CONTEXT, which is plenty for sentences and keeps a pod with the default model below 700 MB; else "
+        "all of it.",
     )
     queue: int = Field(
         default=256,
