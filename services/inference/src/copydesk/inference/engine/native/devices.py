@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -32,14 +33,16 @@ class Runner(Protocol):
         ...
 
 
-class RunnerDevice:
-    """A runner as a device: torch, or in tests a table."""
+class CalledDevice(ABC):
+    """A device that computes in Python: the engine calls back into the interpreter for each step."""
 
-    def __init__(self, runner: Runner, vocabulary: int) -> None:
-        self._runner = runner
-        self._vocabulary = vocabulary
+    def __init__(self) -> None:
         self._error: BaseException | None = None
         self._function = DEVICE(self._step)
+
+    @abstractmethod
+    def compute(self, step: Any) -> None:
+        """Compute a `CdStep`: fill its `chosen` and `scores`."""
 
     def device(self) -> tuple[int, int]:
         """The address of a function that calls back into Python; it needs no self."""
@@ -48,17 +51,30 @@ class RunnerDevice:
         return address, 0
 
     def failure(self) -> BaseException | None:
-        """What the runner raised."""
+        """What `compute` raised."""
         return self._error
 
     def _step(self, _self: int | None, step: Any) -> int:
         try:
-            runs = _runs(step.contents)
-            _put(step.contents, runs, self._runner.run(runs), self._vocabulary)
+            self.compute(step.contents)
         except BaseException as error:  # it must not leave a callback
             self._error = error
             return 1
         return 0
+
+
+class RunnerDevice(CalledDevice):
+    """Any runner as a device: in tests, a table."""
+
+    def __init__(self, runner: Runner, vocabulary: int) -> None:
+        super().__init__()
+        self._runner = runner
+        self._vocabulary = vocabulary
+
+    def compute(self, step: Any) -> None:
+        """Take the step apart into runs, and put together what the runner finds for each."""
+        runs = _runs(step)
+        _put(step, runs, self._runner.run(runs), self._vocabulary)
 
 
 class NullDevice:

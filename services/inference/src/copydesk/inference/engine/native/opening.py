@@ -128,8 +128,7 @@ def _engine(
             cache_tokens=cache_tokens,
         )
     else:
-        runner = _torch_runner(directory, config, options, precision)
-        device = RunnerDevice(runner, config.vocabulary)
+        runner, device = _torch(directory, config, options, precision, library)
     sizes: dict[str, Any] = {
         "vocabulary": config.vocabulary,
         "slots": options.slots,
@@ -157,15 +156,18 @@ def _null(seconds: float, config: ModelConfig, library: ctypes.CDLL | None) -> t
     return runner, NullDevice(library, seconds=seconds, vocabulary=config.vocabulary)
 
 
-def _torch_runner(directory: Path, config: ModelConfig, options: NativeOptions, precision: Precision) -> Runner:
+def _torch(
+    directory: Path, config: ModelConfig, options: NativeOptions, precision: Precision, library: ctypes.CDLL | None
+) -> tuple[Runner, Device]:
     import torch
 
     from copydesk.inference.engine.native.runner import TorchRunner
+    from copydesk.inference.engine.native.torch_device import TorchDevice
 
     if options.threads:
         torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    return TorchRunner(
+    runner = TorchRunner(
         directory,
         config,
         slots=options.slots,
@@ -173,6 +175,9 @@ def _torch_runner(directory: Path, config: ModelConfig, options: NativeOptions, 
         dtype=torch_dtype(precision, device),
         device=device,
     )
+    if library is None:
+        return runner, RunnerDevice(runner, config.vocabulary)
+    return runner, TorchDevice(library, runner)
 
 
 def _check(options: NativeOptions, config: ModelConfig) -> None:

@@ -1,4 +1,4 @@
-"""Runs steps on a device: owns the weights and the cache, decides nothing."""
+"""Runs steps on one of torch's devices: owns the weights and the cache, decides nothing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import torch
 from copydesk.inference.engine.native.cache import SlotCache
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.decoder import Decoder
+from copydesk.inference.engine.native.flat_layout import FlatLayout
 from copydesk.inference.engine.native.layout import Layout, Run, StepResult, lay_out
 from copydesk.inference.engine.native.rope_table import rope_table
-from copydesk.inference.engine.native.step import build_step
+from copydesk.inference.engine.native.step import build_step, view_step
 from copydesk.inference.engine.native.weights import load_weights
 
 
 class TorchRunner:
-    """A decoder with `slots` sequences of up to `context` tokens each."""
+    """A decoder with `slots` sequences of up to `context` tokens each.
+
+    `run` and `logits` lay a step out in Python; `flat_logits` is for who has it done (`torch_device`).
+    """
 
     def __init__(
         self,
@@ -30,8 +34,9 @@ class TorchRunner:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
+        self.context = context
+        self.device = device
         self._config = config
-        self._context = context
         with torch.inference_mode():
             self._decoder = Decoder(config, load_weights(directory, config, dtype, device))
             self._cache = SlotCache(config, slots, context, dtype, device)
@@ -39,7 +44,7 @@ class TorchRunner:
 
     def run(self, runs: Sequence[Run]) -> StepResult:
         """Run one step; find the likeliest next token after each position that is sampled, or the scores there."""
-        layout = lay_out(runs, self._context)
+        layout = lay_out(runs, self.context)
         with torch.inference_mode():
             logits = self._logits(layout)
             # max() finds the first of the largest too, several times faster than argmax() on a processor.
@@ -50,11 +55,16 @@ class TorchRunner:
 
     def logits(self, runs: Sequence[Run]) -> dict[int, torch.Tensor]:
         """The same, but return the scores [samples, vocabulary] instead: to judge one engine by another."""
-        layout = lay_out(runs, self._context)
+        layout = lay_out(runs, self.context)
         sampling = [run for run in layout.runs if run.samples]
         with torch.inference_mode():
             rows = torch.split(self._logits(layout), [run.samples for run in sampling])
         return {run.slot: scores for run, scores in zip(sampling, rows, strict=True)}
+
+    def flat_logits(self, layout: FlatLayout, numbers: torch.Tensor) -> torch.Tensor:
+        """Run a step that was laid out elsewhere, with its numbers on `device`; return [samples, vocabulary]."""
+        step = view_step(layout, numbers, self._rope, self._config.group)
+        return self._decoder.logits(step, self._cache)
 
     def _logits(self, layout: Layout) -> torch.Tensor:
         step = build_step(layout, self._cache, self._rope, self._config.group)
