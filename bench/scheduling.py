@@ -3,7 +3,8 @@
 The null device takes a set time a step and answers with noise, so that what is left is scheduling, step inputs and
 RPC. Each request has 50 tokens in and 50 out, nothing is drafted, and twice as many are in flight as there are
 slots. The engine process is asked at its own socket, and through pods with 1 to 4 workers, which also turn tokens
-into text. Settings alternate round by round. The client shares the cores with what it measures.
+into text. Beside the rate stands what it cost: CPU time of the engine process and of the workers, and how many
+tokens a step had, where a pod counts its steps. Settings alternate round by round. The client shares the cores with what it measures.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
 import msgspec
 
+from bench.process_costs import Spent, spent
 from copydesk.common.rpc import Address, Channel, Response, RpcError, Status, TcpAddress, UnixAddress
 from copydesk.common.tasks import GeneratedText, GenerateText, TokenPrompt
 from copydesk.inference.checkpoint import prepare_default_model
@@ -62,9 +64,32 @@ def settings(step_ms: Sequence[float], workers: Sequence[int]) -> list[Setting]:
     ]
 
 
+@dataclass(frozen=True)
+class Found:
+    """One turn of a setting; microseconds of CPU time a request, and tokens a step, 0 where steps are not counted."""
+
+    requests_per_second: float
+    engine_us: float
+    workers_us: float
+    tokens_per_step: float
+
+
+@dataclass(frozen=True)
+class Started:
+    """What runs, and where it answers."""
+
+    address: Address
+    process: int
+    metrics_port: int | None
+
+    def spent(self) -> Spent:
+        """What it has cost so far."""
+        return spent(self.process, self.metrics_port)
+
+
 @contextmanager
-def started(setting: Setting, directory: Path) -> Iterator[Address]:
-    """Run an engine process or a pod, and say where it answers."""
+def started(setting: Setting, directory: Path) -> Iterator[Started]:
+    """Run an engine process or a pod."""
     socket = str(directory / "engine.sock")
     variables = environment(
         prepare_default_model(),
@@ -78,6 +103,7 @@ def started(setting: Setting, directory: Path) -> Iterator[Address]:
             "DRAFT": "off",
             "WORKERS": max(1, setting.workers),
             "PORT": free_port(),
+            "METRICS_PORT": free_port(),
         },
     )
     alone = [sys.executable, "-c", _ENGINE, socket]
@@ -85,7 +111,11 @@ def started(setting: Setting, directory: Path) -> Iterator[Address]:
     process = Popen(command, env=variables, stdout=DEVNULL, stderr=DEVNULL)
     try:
         port = int(variables["COPYDESK_INFERENCE_PORT"])
-        yield TcpAddress("127.0.0.1", port) if setting.workers else UnixAddress(socket)
+        metrics_port = int(variables["COPYDESK_INFERENCE_METRICS_PORT"])
+        if setting.workers:
+            yield Started(TcpAddress("127.0.0.1", port), process.pid, metrics_port)
+        else:
+            yield Started(UnixAddress(socket), process.pid, None)
     finally:
         process.terminate()
         process.wait()
@@ -153,17 +183,25 @@ class Flood:
             self._over.set()
 
 
-async def rate(setting: Setting, address: Address, seconds: float) -> float:
+async def turn(setting: Setting, running: Started, seconds: float) -> Found:
     """Warm up until answers come, then measure."""
-    channels = await open_channels(address)
+    channels = await open_channels(running.address)
     flood = Flood(channels, payloads(setting))
     while not await flood.run(0.5):  # still loading
         pass
-    found = await flood.run(seconds)
+    before = running.spent()
+    rate = await flood.run(seconds)
+    cost = running.spent() - before
     require_whole(setting, flood.latest)
     for channel in channels:
         await channel.close()
-    return found
+    made = flood.answered * TOKENS
+    return Found(
+        requests_per_second=rate,
+        engine_us=cost.engine / flood.answered * 1e6,
+        workers_us=cost.workers / flood.answered * 1e6,
+        tokens_per_step=made / cost.steps if cost.steps else 0.0,
+    )
 
 
 def require_whole(setting: Setting, answer: Response | None) -> None:
@@ -174,26 +212,41 @@ def require_whole(setting: Setting, answer: Response | None) -> None:
         raise SystemExit(f"asked for {TOKENS} tokens after {TOKENS}, got {made}")
 
 
-def measure(chosen: Sequence[Setting], rounds: int, seconds: float) -> dict[Setting, list[float]]:
-    """Return the rates by setting, one a round."""
-    found: dict[Setting, list[float]] = {setting: [] for setting in chosen}
+def measure(chosen: Sequence[Setting], rounds: int, seconds: float) -> dict[Setting, list[Found]]:
+    """Return what was found by setting, one a round."""
+    found: dict[Setting, list[Found]] = {setting: [] for setting in chosen}
     for _ in range(rounds):
         for setting in chosen:
-            with tempfile.TemporaryDirectory() as directory, started(setting, Path(directory)) as address:
-                found[setting].append(asyncio.run(rate(setting, address, seconds)))
-            print(f"{setting}: {found[setting][-1]:.0f} requests/s", file=sys.stderr, flush=True)
+            with tempfile.TemporaryDirectory() as directory, started(setting, Path(directory)) as running:
+                found[setting].append(asyncio.run(turn(setting, running, seconds)))
+            print(f"{setting}: {found[setting][-1]}", file=sys.stderr, flush=True)
     return found
 
 
-def render(found: dict[Setting, list[float]]) -> str:
+def render(found: dict[Setting, list[Found]]) -> str:
     """The medians as a table in Markdown."""
-    rows = ["| core | asynchronous | step ms | asked | requests/s |", "| --- | --- | --- | --- | --- |"]
-    for setting, rates in found.items():
+    columns = [
+        "core",
+        "asynchronous",
+        "step ms",
+        "asked",
+        "requests/s",
+        "engine us",
+        "workers us",
+        "tokens a step",
+    ]
+    rows = [columns, ["---"] * len(columns)]
+    for setting, turns in found.items():
         asked = f"{setting.workers} worker{'s' * (setting.workers > 1)}" if setting.workers else "the engine"
         mode = "yes" if setting.asynchronous else "no"
-        median = statistics.median(rates)
-        rows.append(f"| {setting.core} | {mode} | {setting.step_ms:g} | {asked} | {median:,.0f} |")
-    return "\n".join(rows)
+        rate, engine, workers, tokens = (
+            statistics.median(column) for column in zip(*map(astuple, turns), strict=True)
+        )
+        figures = [f"{rate:,.0f}", f"{engine:.0f}", f"{workers:.0f}", f"{tokens:.1f}"]
+        if not setting.workers:
+            figures[2:] = "", ""
+        rows.append([setting.core, mode, f"{setting.step_ms:g}", asked, *figures])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main() -> None:
@@ -208,7 +261,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     found = measure(settings(options.step_ms, options.workers), options.rounds, options.seconds)
-    table = [asdict(setting) | {"requests_per_second": rates} for setting, rates in found.items()]
+    table = [asdict(setting) | {"turns": [asdict(each) for each in turns]} for setting, turns in found.items()]
     print(json.dumps({"settings": table}) if options.json else render(found))
 
 
