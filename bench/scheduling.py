@@ -4,7 +4,8 @@ The null device takes a set time a step and answers with noise, so that what is 
 RPC. Each request has 50 tokens in and 50 out, nothing is drafted, and twice as many are in flight as there are
 slots. The engine process is asked at its own socket, and through pods with 1 to 4 workers, which also turn tokens
 into text. Beside the rate stands what it cost: CPU time of the engine process and of the workers, and how many
-tokens a step had, where a pod counts its steps. Settings alternate round by round. The client shares the cores with what it measures.
+tokens a step had, where a pod counts its steps. Settings alternate round by round. The client shares the cores
+with what it measures.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def settings(step_ms: Sequence[float], workers: Sequence[int]) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Found:
-    """One turn of a setting; microseconds of CPU time a request, and tokens a step, 0 where steps are not counted."""
+    """One turn of a setting: CPU time a request in microseconds; tokens a step, 0 where steps are not counted."""
 
     requests_per_second: float
     engine_us: float
