@@ -56,7 +56,8 @@ class RunningPod:
 
     def events(self, event: str, **fields: object) -> list[dict[str, Any]]:
         """Return the log's lines about `event` that have those fields."""
-        lines = [line for line in self._log.read_text().splitlines() if line.startswith("{")]
+        whole, _, _ = self._log.read_text().rpartition("\n")
+        lines = [line for line in whole.splitlines() if line.startswith("{")]
         return [
             entry
             for entry in map(json.loads, lines)
@@ -153,15 +154,26 @@ def fault(response: Response) -> tuple[Status, str]:
     return response.status, response.fault.code
 
 
-async def pong_where(channel: Channel, wanted: Callable[[Pong], bool], timeout: float = 20.0) -> Pong:
+async def pong_where(channel: Channel, wanted: Callable[[Pong], bool], timeout: float = PATIENCE) -> Pong:
     """Ping until an answer is as `wanted`."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        pong = await channel.ping(5.0)
+        pong = await channel.ping(timeout)
         if wanted(pong):
             return pong
         await asyncio.sleep(0.01)
     raise AssertionError(f"no such answer within {timeout:g} s; the last was {pong}")
+
+
+async def all_run(channel: Channel, replies: asyncio.Queue[Response], requests: int) -> None:
+    """Wait until that many requests run; fail as soon as one of them, whose ends come to `replies`, has ended."""
+
+    def look(pong: Pong) -> bool:
+        if not replies.empty():
+            raise AssertionError(f"it was to run on, but has ended: {replies.get_nowait()}; the pod: {pong}")
+        return pong.load.running == requests
+
+    await pong_where(channel, look)
 
 
 def is_ready(pong: Pong) -> bool:

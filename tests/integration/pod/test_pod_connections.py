@@ -18,8 +18,7 @@ CONNECTIONS = 64
 
 @pytest.fixture
 def pod(silent_model: Path, tmp_path: Path) -> Iterator[RunningPod]:
-    settings = {"WORKERS": WORKERS, "ANSWER_TIMEOUT_MS": 3_000}
-    with running_pod(silent_model, tmp_path / "log", **settings) as pod:
+    with running_pod(silent_model, tmp_path / "log", WORKERS=WORKERS) as pod:
         pod.wait_ready()
         yield pod
 
@@ -41,10 +40,17 @@ def held(pid: int, port: int) -> int:
     return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in connections)
 
 
+async def evenly(pod: RunningPod, each: int) -> None:
+    """Wait until every worker has that many connections."""
+    await until(f"{each} connections for each worker", lambda: spread(pod) == [each] * WORKERS)
+
+
 async def all_workers(pod: RunningPod) -> None:
-    await until("all workers", lambda: len(pod.events("worker_ready")) >= WORKERS)
-    # The supervisor must have heard of it too: it pings every 50 ms.
-    await asyncio.sleep(0.5)
+    """Wait until the supervisor knows of all workers: until each has been handed a connection."""
+    channels = await connect(pod, WORKERS)
+    await evenly(pod, 1)
+    await close(channels)
+    await evenly(pod, 0)
 
 
 async def connect(pod: RunningPod, count: int) -> list[Channel]:
@@ -66,13 +72,13 @@ async def close(channels: list[Channel]) -> None:
 async def test_every_worker_gets_the_same_number_and_again_after_one_was_killed(pod: RunningPod) -> None:
     await all_workers(pod)
     channels = await connect(pod, CONNECTIONS)
-    assert spread(pod) == [CONNECTIONS // WORKERS] * WORKERS
+    await evenly(pod, CONNECTIONS // WORKERS)
 
     os.kill(pids(pod)[1], signal.SIGKILL)
-    await until("lost connections", lambda: sum(channel.closed for channel in channels) == 16)
+    await until("lost connections", lambda: sum(channel.closed for channel in channels) == CONNECTIONS // WORKERS)
     kept = [channel for channel in channels if not channel.closed]
-    channels = kept + await connect(pod, 16)
-    await until("even shares", lambda: spread(pod) == [CONNECTIONS // WORKERS] * WORKERS)
+    channels = kept + await connect(pod, CONNECTIONS // WORKERS)
+    await evenly(pod, CONNECTIONS // WORKERS)
 
     assert not any(channel.closed for channel in channels)
     await serve_all(channels)
@@ -81,7 +87,8 @@ async def test_every_worker_gets_the_same_number_and_again_after_one_was_killed(
 
 async def test_connections_move_under_load_and_no_request_suffers(pod: RunningPod) -> None:
     await all_workers(pod)
-    channels = await connect(pod, 8)
+    channels = await connect(pod, 2 * WORKERS)
+    await evenly(pod, 2)
     await serve_all(channels)
     statuses: list[Status] = []
     stop = asyncio.Event()
@@ -94,7 +101,7 @@ async def test_connections_move_under_load_and_no_request_suffers(pod: RunningPo
     await until("lost connections", lambda: sum(channel.closed for channel in channels) == 2)
     channels = [channel for channel in channels if not channel.closed] + await connect(pod, 2)
     loading = [asyncio.create_task(load(channel)) for channel in channels for _ in range(3)]
-    await until("even shares", lambda: spread(pod) == [2] * WORKERS)
+    await evenly(pod, 2)
     stop.set()
     await asyncio.gather(*loading)
     assert set(statuses) == {Status.OK}
@@ -110,7 +117,7 @@ async def test_a_frozen_worker_keeps_nobody_from_connecting(pod: RunningPod) -> 
     assert held(frozen, pod.port) == 0
     await serve_all(channels)
     await until("another in its place", lambda: pids(pod)[2] != frozen)
-    await until("even shares", lambda: spread(pod) == [3] * WORKERS)
+    await evenly(pod, 3)
     await serve_all(channels)
     await close(channels)
 

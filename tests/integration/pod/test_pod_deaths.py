@@ -11,6 +11,7 @@ from copydesk.common.rpc import Channel, Response, Status
 from tests.integration.pod.running_pod import (
     RunningPod,
     alive,
+    all_run,
     ask,
     eventually,
     fault,
@@ -19,13 +20,10 @@ from tests.integration.pod.running_pod import (
     running_pod,
 )
 
-HUNG_MS = 2_000
-
 
 @pytest.fixture
 def pod(endless_model: Path, tmp_path: Path) -> Iterator[RunningPod]:
-    settings = {"SLOTS": 4, "CONTEXT": 100_000, "ANSWER_TIMEOUT_MS": HUNG_MS}
-    with running_pod(endless_model, tmp_path / "log", **settings) as pod:
+    with running_pod(endless_model, tmp_path / "log", SLOTS=4, CONTEXT=100_000) as pod:
         pod.wait_ready()
         yield pod
 
@@ -36,7 +34,7 @@ async def hold(channel: Channel, requests: int) -> "asyncio.Queue[Response]":
     await pong_where(channel, is_ready)
     for _ in range(requests):
         channel.send(ask("Endless."), deadline_ms=120_000, on_reply=replies.put_nowait)
-    await pong_where(channel, lambda pong: pong.load.running == requests)
+    await all_run(channel, replies, requests)
     return replies
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from copydesk.common.rpc import Channel, Priority, Response, Status
-from copydesk.common.tasks import GenerateText, TextPrompt
 from tests.integration.pod.running_pod import RunningPod, is_ready, pong_where, running_pod
+from tests.integration.pod.text_client import text_of
 
 SLOTS, QUEUE = 4, 8
 TOKENS, STEP_MS = 40, 25
@@ -36,9 +36,8 @@ async def channels(pod: RunningPod) -> AsyncIterator[list[Channel]]:
 
 
 def send(channel: Channel, replies: "asyncio.Queue[tuple[str, Response]]", name: str, priority: Priority) -> None:
-    task = GenerateText(TextPrompt("Write!"), TOKENS)
     channel.send(
-        msgspec.msgpack.encode(task),
+        msgspec.msgpack.encode(text_of(TOKENS)),
         deadline_ms=60_000,
         priority=priority,
         on_reply=lambda response: replies.put_nowait((name, response)),

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import msgspec
 
 from copydesk.common.rpc import Channel, Response, Status
-from copydesk.common.tasks import GeneratedText, GenerateText, TextChunk
+from copydesk.common.tasks import GeneratedText, GenerateText, TextChunk, TextPrompt
+
+
+def text_of(tokens: int) -> GenerateText:
+    """Return the task to write a text of just that many tokens, up to 500, on a tiny model's null device.
+
+    That device finds one token hardly likelier than any other, so that a text drawn at random may end at each. The
+    likeliest tokens follow a rule; after this prompt, they do not come by the one that ends texts.
+    """
+    return GenerateText(TextPrompt("A long text, please:"), tokens, temperature=0.0)
 
 
 @dataclass(frozen=True)

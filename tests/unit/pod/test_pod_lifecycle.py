@@ -9,6 +9,7 @@ from copydesk.inference.pod.lifecycle import (
     is_hung,
     plan_restart,
     pod_state,
+    silence_after,
 )
 
 POLICY = Backoff(first=0.1, cap=10.0, healthy_after=30.0)
@@ -48,13 +49,21 @@ def test_a_delay_is_positive_and_never_above_the_cap(failures: int, lived: float
 
 
 def test_a_child_that_never_answered_gets_the_time_to_start() -> None:
-    assert not is_hung(PATIENCE, started=100.0, answered=None, now=700.0)
-    assert is_hung(PATIENCE, started=100.0, answered=None, now=700.1)
+    assert not is_hung(PATIENCE, answered=False, silent=600.0)
+    assert is_hung(PATIENCE, answered=False, silent=600.1)
 
 
 def test_a_child_that_has_answered_once_must_go_on_answering() -> None:
-    assert not is_hung(PATIENCE, started=100.0, answered=200.0, now=205.0)
-    assert is_hung(PATIENCE, started=100.0, answered=200.0, now=205.1)
+    assert not is_hung(PATIENCE, answered=True, silent=5.0)
+    assert is_hung(PATIENCE, answered=True, silent=5.1)
+
+
+def test_silence_grows_by_the_time_that_was_waited() -> None:
+    assert silence_after(1.0, passed=0.2, expected=0.5) == 1.2
+
+
+def test_of_a_stall_only_the_wait_that_it_fell_into_counts_as_silence() -> None:
+    assert silence_after(1.0, passed=3600.0, expected=0.5) == 1.5
 
 
 def test_one_ready_worker_and_an_engine_that_answers_make_a_ready_pod() -> None:

@@ -14,6 +14,7 @@ import msgspec
 from copydesk.common.rpc import Channel, Fault, Load, Priority, Response, RpcError, Status, UnixAddress
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.pod.lifecycle import Backoff, plan_restart
+from copydesk.inference.pod.vigil import UNTIMED, SilentError, Vigil
 
 _log = get_logger(__name__)
 _RECONNECT = Backoff(first=0.02, cap=0.5, healthy_after=1.0)
@@ -27,8 +28,9 @@ class EngineLink:
 
     The load is what the engine last said, on an answer or a ping, plus what this worker has sent it since;
     `refresh` is the time between pings in seconds, which tell of what other workers do. An engine that leaves one
-    unanswered for `patience` seconds counts as lost, and so does what it was asked: the supervisor would restart
-    it by then, but may be frozen itself, and a deadline is a long time to wait for another pod's answer.
+    unanswered for `patience` seconds of this worker's own time counts as lost, and so does what it was asked: the
+    supervisor would restart it by then, but may be frozen itself, and a deadline is a long time to wait for
+    another pod's answer.
 
     `queue` requests may wait at the engine beside those that run. `request_seconds` is how long answers took of
     late.
@@ -140,11 +142,12 @@ class EngineLink:
         return loop.time() - began
 
     async def _stay_informed(self, channel: Channel, gone: asyncio.Event) -> None:
+        vigil = Vigil(self._patience)
         while not gone.is_set():
             sent = self._sent
             try:
-                await channel.ping(self._patience)
-            except RpcError as error:
+                await vigil.attend(channel.ping(UNTIMED), self._patience)
+            except (RpcError, SilentError) as error:
                 _log.warning("engine_silent", error=str(error))
                 return
             self._accounted = max(self._accounted, sent)

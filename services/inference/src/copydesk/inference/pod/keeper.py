@@ -21,6 +21,7 @@ from copydesk.inference.pod.lifecycle import (
     is_hung,
     plan_restart,
 )
+from copydesk.inference.pod.vigil import UNTIMED, SilentError, Vigil
 
 _log = get_logger(__name__)
 _STARTING_INTERVAL = 0.05
@@ -70,6 +71,7 @@ class Keeper:
         self._on_restart = on_restart
         self._policy = policy or Backoff()
         self._process: asyncio.subprocess.Process | None = None
+        self._channel: Channel | None = None
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -106,7 +108,7 @@ class Keeper:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            returncode = await self._live(began)
+            returncode = await self._live()
             if self._stopping.is_set():
                 return
             if returncode == PERMANENT_FAILURE:
@@ -133,7 +135,7 @@ class Keeper:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    async def _live(self, began: float) -> int:
+    async def _live(self) -> int:
         try:
             process = self._process = await start(self.spec)
         except OSError as error:
@@ -143,7 +145,7 @@ class Keeper:
         if self._stopping.is_set():
             ask_to_end(process)
         ended = asyncio.create_task(process.wait())
-        watch = asyncio.create_task(self._watch(process, began))
+        watch = asyncio.create_task(self._watch(process))
         try:
             await asyncio.wait({ended, watch}, return_when=asyncio.FIRST_COMPLETED)
             if watch.done():
@@ -158,33 +160,30 @@ class Keeper:
             self._process = None
             self._heard(None)
 
-    async def _watch(self, process: asyncio.subprocess.Process, began: float) -> None:
-        channel: Channel | None = None
-        answered: float | None = None
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        patience, answered = self.spec.patience, False
+        vigil = Vigil(patience.answer)
         try:
-            while True:
+            while not is_hung(patience, answered=answered, silent=vigil.silent):
                 try:
-                    channel = channel if channel and not channel.closed else await self._open()
-                    self._heard(Answer(await channel.ping(self.spec.patience.answer), channel.peer.digest))
-                    answered = time.monotonic()
-                except RpcError as error:
+                    self._heard(await vigil.attend(self._ask(), patience.limit(answered=answered)))
+                    answered = True
+                except (RpcError, SilentError) as error:
                     _log.debug("child_silent", child=self.spec.name, error=str(error))
-                if is_hung(self.spec.patience, started=began, answered=answered, now=time.monotonic()):
-                    _log.error("child_killed", child=self.spec.name, reason="left pings unanswered")
-                    kill(process)
-                    return
-                await asyncio.sleep(self._interval if answered else min(self._interval, _STARTING_INTERVAL))
+                await vigil.pause(self._interval if answered else min(self._interval, _STARTING_INTERVAL))
+            _log.error("child_killed", child=self.spec.name, reason="left pings unanswered")
+            kill(process)
         finally:
+            channel, self._channel = self._channel, None
             if channel is not None:
                 await channel.close()
 
-    async def _open(self) -> Channel:
-        return await Channel.open(
-            UnixAddress(self.spec.socket),
-            name="supervisor",
-            token=self._token,
-            timeout=self.spec.patience.answer,
-        )
+    async def _ask(self) -> Answer:
+        if self._channel is None or self._channel.closed:
+            self._channel = await Channel.open(
+                UnixAddress(self.spec.socket), name="supervisor", token=self._token, timeout=UNTIMED
+            )
+        return Answer(await self._channel.ping(UNTIMED), self._channel.peer.digest)
 
     def _heard(self, answer: Answer | None) -> None:
         before, self.answer = self.answer, answer

@@ -54,12 +54,22 @@ class Patience:
     start: float
     answer: float
 
+    def limit(self, *, answered: bool) -> float:
+        """Return the one that applies to a child that has, or has not, answered yet."""
+        return self.answer if answered else self.start
 
-def is_hung(patience: Patience, *, started: float, answered: float | None, now: float) -> bool:
-    """Say whether a child that started and last answered at those times has been silent for too long."""
-    if answered is None:
-        return now - started > patience.start
-    return now - answered > patience.answer
+
+def silence_after(silent: float, *, passed: float, expected: float) -> float:
+    """Return for how long a peer has been silent, after one more wait in vain that should take `expected` seconds.
+
+    Where more than that passed, the one who waits stood still meanwhile, and most likely the peer with it.
+    """
+    return silent + min(passed, expected)
+
+
+def is_hung(patience: Patience, *, answered: bool, silent: float) -> bool:
+    """Say whether a child, which has answered before or not, has been silent for too many seconds."""
+    return silent > patience.limit(answered=answered)
 
 
 def pod_state(*, draining: bool, engine_answers: bool, workers: Iterable[EndpointState | None]) -> EndpointState:
