@@ -73,7 +73,7 @@ class RunnerDevice(CalledDevice):
 
     def compute(self, step: Any) -> None:
         """Take the step apart into runs, and put together what the runner finds for each."""
-        runs = _runs(step)
+        runs = runs_of(step)
         _put(step, runs, self._runner.run(runs), self._vocabulary)
 
 
@@ -97,7 +97,8 @@ class NullDevice:
         return None
 
 
-def _runs(step: Any) -> list[Run]:
+def runs_of(step: Any) -> list[Run]:
+    """The runs of a `CdStep`, in its order."""
     runs: list[Run] = []
     first = 0
     for run in step.run[: step.runs]:
