@@ -1,0 +1,162 @@
+"""LanguageTool's API, under `/v2`: what editors and browser extensions talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from http import HTTPStatus
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.http.inbox import ClientGoneError, Inbox
+from copydesk.gateway.http.responses import json_response
+from copydesk.gateway.keys import KeyRing
+from copydesk.gateway.languagetool import answers, documents
+from copydesk.gateway.languagetool.matches import Document, Sentence, sentences_of
+from copydesk.gateway.languagetool.requests import Check, Fields, parse_check, parse_fields
+from copydesk.gateway.languagetool.schemas import SoftwareInfo
+from copydesk.gateway.service import Gateway
+from copydesk.gateway.validation import DEADLINE_HEADER, parse_deadline
+from copydesk.text import segments
+
+PREFIX = "/v2/"
+CODE_HEADER = "X-Error-Code"
+"""Where the stable code of an error is, whose body is text for people."""
+
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_KNOWN = {
+    "check": ("GET", "POST"),
+    "languages": ("GET",),
+    "healthcheck": ("GET",),
+    "info": ("GET",),
+    "maxtextlength": ("GET",),
+}
+_encode = msgspec.json.Encoder().encode
+
+
+def languagetool_router(gateway: Gateway, keys: KeyRing | None) -> APIRouter:
+    """The routes, for one gateway; with `keys`, a check asks for one.
+
+    The rest is open to all, since clients ask for it before they have said who they are.
+    """
+    router = APIRouter()
+    _add_check(router, gateway, keys)
+    _add_facts(router, gateway)
+
+    @router.api_route(PREFIX + "{action:path}", methods=_METHODS, include_in_schema=False)
+    async def unsupported(action: str) -> Response:
+        raise _unsupported(action)
+
+    return router
+
+
+def plain_error_response(error: ApiError, request_id: str) -> Response:
+    """Answer with an error in plain text, as LanguageTool does."""
+    headers = {CODE_HEADER: error.code}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.status == HTTPStatus.REQUEST_TIMEOUT:
+        headers["Connection"] = "close"
+    return Response(answers.error_text(error, request_id), error.status, headers, media_type="text/plain")
+
+
+def _add_check(router: APIRouter, gateway: Gateway, keys: KeyRing | None) -> None:
+    settings = gateway.settings
+    software = answers.software()
+
+    @router.post("/v2/check", **documents.check(settings.limits))
+    @router.get("/v2/check", **documents.check_by_query(settings.limits))
+    async def check(request: Request) -> Response:
+        arrived = asyncio.get_running_loop().time()
+        inbox: Inbox = request.state.inbox
+        allowed_ms = parse_deadline(request.headers.get(DEADLINE_HEADER), settings.deadline_ms, settings.limits)
+        body = await inbox.read(settings.max_body_bytes, settings.body_timeout_ms / 1000)
+        fields = parse_fields(body, request.scope["query_string"])
+        _check_key(keys, request, fields)
+        found = parse_check(fields, settings.max_characters)
+        done = await _correct(gateway, found, arrived + allowed_ms / 1000, inbox)
+        document = Document(found.text, await _sentences(gateway, found))
+        text = done.texts[0]
+        return json_response(answers.check_answer(software, found, document, text.edits, text.skipped))
+
+
+def _add_facts(router: APIRouter, gateway: Gateway) -> None:
+    software = SoftwareInfo(answers.software())
+    languages = _encode(answers.languages())
+
+    @router.get("/v2/languages", **documents.languages())
+    async def all_languages() -> Response:
+        return Response(languages, media_type="application/json")
+
+    @router.get("/v2/info", **documents.info())
+    async def info() -> Response:
+        return json_response(software)
+
+    @router.get("/v2/maxtextlength", **documents.max_text_length())
+    async def max_text_length() -> Response:
+        return Response(str(gateway.settings.max_characters), media_type="text/plain")
+
+    @router.get("/v2/healthcheck", **documents.healthcheck())
+    async def healthcheck() -> Response:
+        missing = gateway.missing()
+        if missing is not None:
+            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", f"{missing}.", retry_after=1)
+        return Response("OK", media_type="text/plain")
+
+
+def _check_key(keys: KeyRing | None, request: Request, fields: Fields) -> None:
+    """Let in a key from the header, else from the field that LanguageTool's clients send; raises `ApiError` 401."""
+    if keys is None:
+        return
+    authorization = request.headers.get("authorization")
+    if authorization is None and fields.get("apiKey"):
+        authorization = f"Bearer {fields['apiKey']}"
+    request.state.key_name = keys.check(authorization)
+
+
+async def _correct(gateway: Gateway, check: Check, deadline: float, inbox: Inbox) -> Correction:
+    """Correct the text, unless the client leaves first: then its sentences are cancelled."""
+    ended: asyncio.Future[Correction | ApiError] = asyncio.get_running_loop().create_future()
+    run = gateway.corrector.submit([check.read], deadline, ended.set_result)
+    gone = asyncio.ensure_future(inbox.client_gone())
+    waiting: set[asyncio.Future[None] | asyncio.Future[Correction | ApiError]] = {ended, gone}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+        if not ended.done():
+            run.cancel()
+    if not ended.done():
+        raise ClientGoneError("the client left before the answer")
+    outcome = ended.result()
+    if isinstance(outcome, ApiError):
+        raise outcome
+    return outcome
+
+
+async def _sentences(gateway: Gateway, check: Check) -> list[Sentence]:
+    """Cut the text as the corrector did, some sentences a turn of the loop, so that nobody else has to wait."""
+    uncut = segments(check.text.plain, max_characters=gateway.corrector.max_characters)
+    sentences: list[Sentence] = []
+    while found := list(itertools.islice(uncut, SEGMENTS_A_TURN)):
+        sentences += sentences_of(check.text, found)
+        if len(found) == SEGMENTS_A_TURN:
+            await asyncio.sleep(0)
+    return sentences
+
+
+def _unsupported(action: str) -> ApiError | HTTPException:
+    """Say why there is nothing: a wrong method, a personal dictionary, or an address that means nothing."""
+    if action in _KNOWN:
+        return HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": ", ".join(_KNOWN[action])})
+    if action == "words" or action.startswith("words/"):
+        message = "Personal dictionaries are not kept here: the words of a text stay with its client."
+        return ApiError(HTTPStatus.NOT_FOUND, "not_found", message)
+    message = f"Unsupported action: {action[:64]!r}. Supported are {', '.join(_KNOWN)}."
+    return ApiError(HTTPStatus.NOT_FOUND, "not_found", message)
