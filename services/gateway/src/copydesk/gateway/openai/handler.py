@@ -1,0 +1,80 @@
+"""The two endpoints as the hot path calls them: a request in, the answer by callbacks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from copydesk.gateway.http.exchange import Exchange, Handler
+from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Form, Heading
+from copydesk.gateway.openai.run import Reply, Run
+from copydesk.gateway.openai.streaming import StreamedReply
+from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
+from copydesk.gateway.openai.whole import WholeReply
+from copydesk.gateway.service import Gateway
+from copydesk.gateway.validation import (
+    DEADLINE_HEADER,
+    PRIORITY_HEADER,
+    check_content_type,
+    parse_deadline,
+    parse_priority,
+)
+
+COMPLETIONS = "/v1/completions"
+CHAT_COMPLETIONS = "/v1/chat/completions"
+
+_DEADLINE = DEADLINE_HEADER.lower().encode()
+_PRIORITY = PRIORITY_HEADER.lower().encode()
+
+Parse = Callable[[bytes, str], Job]
+
+
+def handlers(gateway: Gateway, clock: Callable[[], float] = time.time) -> dict[str, Handler]:
+    """The handlers by path; `clock` gives Unix seconds."""
+    completions = partial(parse_completion, most_prompts=gateway.settings.limits.texts)
+    return {
+        COMPLETIONS: Endpoint(gateway, completions, CompletionForm(), clock),
+        CHAT_COMPLETIONS: Endpoint(gateway, parse_chat, ChatForm(), clock),
+    }
+
+
+class Endpoint:
+    """Takes requests of one API for one gateway."""
+
+    def __init__(self, gateway: Gateway, parse: Parse, form: Form, clock: Callable[[], float]) -> None:
+        self._gateway = gateway
+        self._limits = gateway.settings.limits
+        self._parse = parse
+        self._form = form
+        self._clock = clock
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Start a request. Raises `ApiError` for one that is wrong."""
+        settings = self._gateway.settings
+        check_content_type(_header(exchange, b"content-type"))
+        allowed_ms = parse_deadline(_header(exchange, _DEADLINE), settings.deadline_ms, self._limits)
+        job = self._parse(exchange.body, settings.model)
+        run = Run(
+            self._gateway.dispatcher,
+            job,
+            self._reply(exchange, job),
+            deadline=exchange.arrived + allowed_ms / 1000,
+            priority=parse_priority(_header(exchange, _PRIORITY), job.priority),
+            concurrency=settings.request_concurrency,
+            request_id=exchange.request_id,
+        )
+        exchange.on_gone = run.cancel
+        run.start()
+
+    def _reply(self, exchange: Exchange, job: Job) -> Reply:
+        name = self._form.id_prefix + exchange.request_id
+        heading = Heading(name, int(self._clock()), self._gateway.settings.model)
+        if job.stream:
+            return StreamedReply(exchange, self._form, heading, include_usage=job.include_usage)
+        return WholeReply(exchange, self._form, heading)
+
+
+def _header(exchange: Exchange, name: bytes) -> str | None:
+    value = exchange.headers.get(name)
+    return None if value is None else value.decode("latin-1")
