@@ -1,4 +1,4 @@
-"""Edits that can be seen: an editor underlines characters, so an edit must have some, and offer some in their place.
+"""Edits that can be seen: an editor underlines characters, so an edit must have some, and offer some instead.
 
 An insertion replaces nothing, and a deletion offers nothing; each takes in the word or the mark beside it, which
 stays as it is.
@@ -22,8 +22,8 @@ Span = tuple[int, int]
 def widened(source: str, edits: Sequence[Edit]) -> list[Edit]:
     """Return edits with the same result, ascending and disjoint, each of at least one character of `source`.
 
-    `edits` ascend and are disjoint, as `diff.edits` returns them; those that come to overlap become one. Only in an
-    empty source an insertion stays one, and only where no word or mark is beside it does a deletion offer nothing.
+    `edits` ascend and are disjoint, as `diff.edits` returns them; those that come to overlap become one. Only in
+    an empty source an insertion stays one, and only where nothing is beside it does a deletion offer nothing.
     """
     if not any(_is_unseen(source, edit) for edit in edits):
         return list(edits)
@@ -78,14 +78,14 @@ class _Tokens:
         return start, end
 
     def _neighbours(self, edit: Edit, before: int, after: int) -> tuple[bool, bool]:
-        """Choose the token before, the one after, or both where nothing but white space changes.
+        """Choose the token before, the one after, or both where white space goes or comes.
 
         What touches comes first, then a word before a mark, then the left before the right.
         """
         has_left, has_right = before >= 0, after < len(self.starts)
-        if not (self.source[edit.start : edit.end] + edit.replacement).strip():
-            return has_left, has_right
-        if not (has_left and has_right):
+        old, new = self.source[edit.start : edit.end], edit.replacement
+        between = not old.strip() and (old or not new.strip())
+        if between or not (has_left and has_right):
             return has_left, has_right
         left = (self.ends[before] == edit.start, self._is_word(before))
         right = (self.starts[after] == edit.end, self._is_word(after))

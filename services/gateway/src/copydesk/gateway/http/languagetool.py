@@ -111,7 +111,7 @@ def _add_facts(router: APIRouter, gateway: Gateway) -> None:
 
 
 def _check_key(keys: KeyRing | None, request: Request, fields: Fields) -> None:
-    """Let in a key from the header, else from the field that LanguageTool's clients send; raises `ApiError` 401."""
+    """Take a key from the header, else from the field that LanguageTool's clients send; raises `ApiError` 401."""
     if keys is None:
         return
     authorization = request.headers.get("authorization")

@@ -83,7 +83,7 @@ class AnnotatedText:
         )
 
     def _text_around(self, edit: Edit) -> int | None:
-        """Return the stretch of text that `edit` lies in; of two that an insertion is between, the one it joins."""
+        """Return the stretch of text that `edit` lies in; of two that an insertion stands between, one."""
         left = bisect_left(self._text_ends, edit.end)
         right = bisect_right(self._text_starts, edit.start) - 1
         around = [index for index in sorted({left, right}) if self._covers(index, edit)]

@@ -1,4 +1,4 @@
-"""From the edits of a correction to LanguageTool's matches: offsets in UTF-16 code units, rules, words for people."""
+"""From the edits of a correction to LanguageTool's matches: offsets in UTF-16 code units, rules, messages."""
 
 from __future__ import annotations
 

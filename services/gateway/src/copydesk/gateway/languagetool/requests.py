@@ -1,7 +1,7 @@
 """From the fields of a request to what is to be checked, or to the error that says what is wrong with them.
 
-Fields come in the body, in the query, or in both. The Content-Type is not looked at: LTeX, for one, declares its form
-as JSON, and LanguageTool's own server does not look either.
+Fields come in the body, in the query, or in both. The Content-Type is not looked at: LTeX, for one, declares its
+form as JSON, and LanguageTool's own server does not look either.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Fields = Mapping[str, str]
 class Check:
     """What is to be checked.
 
-    `read` is what of the text is corrected: nothing where only rules about whole texts are asked for, since none of
-    those here is.
+    `read` is what of the text is corrected: nothing where only rules about whole texts are asked for, since there
+    are none here.
     """
 
     text: AnnotatedText

@@ -20,8 +20,8 @@ class Rule:
     """One kind of mistake, in LanguageTool's terms.
 
     `issue_type` is a value of the Internationalization Tag Set 2.0 (Localization Quality Issue type), `type_name`
-    what LanguageTool colours by; `whole_sentence` says that the mistake can only be told from all of its sentence, so
-    that an editor may wait for its end.
+    what LanguageTool colours by; `whole_sentence` says that the mistake can only be told from all of its sentence,
+    so that an editor may wait for its end.
     """
 
     id: str

@@ -18,14 +18,16 @@ class CheckForm(msgspec.Struct, rename="camel", kw_only=True):
         Annotated[
             str,
             Meta(
-                description='the text as JSON, `{"annotation": [{"text": "A "}, {"markup": "<b>"}, …]}`; markup may have '
-                "`interpretAs`, what it is read as"
+                description='the text as JSON, `{"annotation": [{"text": "A "}, {"markup": "<b>"}, …]}`; '
+                "`interpretAs` of markup is what it is read as"
             ),
         ]
         | UnsetType
     ) = UNSET
     language: Annotated[str, Meta(description="`auto`, or a `longCode` of `/v2/languages`")] | UnsetType = UNSET
-    preferred_variants: Annotated[str, Meta(description="with `auto`: variants such as `en-GB`")] | UnsetType = UNSET
+    preferred_variants: Annotated[str, Meta(description="with `auto`: variants such as `en-GB`")] | UnsetType = (
+        UNSET
+    )
     mother_tongue: Annotated[str, Meta(description="no effect")] | UnsetType = UNSET
     enabled_rules: Annotated[str, Meta(description="ids of rules, with commas between")] | UnsetType = UNSET
     disabled_rules: Annotated[str, Meta(description="ids of rules, with commas between")] | UnsetType = UNSET
@@ -34,7 +36,9 @@ class CheckForm(msgspec.Struct, rename="camel", kw_only=True):
     enabled_only: Annotated[str, Meta(description="`true`: nothing but what is enabled")] | UnsetType = UNSET
     level: Annotated[str, Meta(description="`default` or `picky`, which are the same here")] | UnsetType = UNSET
     mode: (
-        Annotated[str, Meta(description="`all`, `allButTextLevelOnly`, or `textLevelOnly`, which finds nothing here")]
+        Annotated[
+            str, Meta(description="`all`, `allButTextLevelOnly`, or `textLevelOnly`, which finds nothing here")
+        ]
         | UnsetType
     ) = UNSET
     username: Annotated[str, Meta(description="no effect")] | UnsetType = UNSET
