@@ -39,8 +39,8 @@ _ERRORS = {
 }
 
 _STREAM = (
-    " With `stream` the answer is server-sent events, `data: {...}`, the last of them `data: [DONE]`; where it breaks "
-    "off, the last is an error instead. What is known to OpenAI's API and not supported is refused as "
+    " With `stream` the answer is server-sent events, `data: {...}`, the last of them `data: [DONE]`; where it "
+    "breaks off, the last is an error instead. What is known to OpenAI's API and not supported is refused as "
     "`unsupported_parameter`, unless it has the value that stands for nothing."
 )
 
@@ -51,7 +51,7 @@ def complete(schemas: dict[str, Any], limits: Limits) -> None:
     texts = {"type": "string", "minLength": 1}
     ids = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}}
     request["properties"]["prompt"] = {
-        "description": "one text, several, the token ids of one, or those of several; each has a choice of its own",
+        "description": "one text, several, the token ids of one, or those of several; each has its choice",
         "anyOf": [
             texts,
             {"type": "array", "minItems": 1, "maxItems": limits.texts, "items": texts},

@@ -83,13 +83,13 @@ def explain(message: str) -> ApiError:
     field = _FIELD.fullmatch(said)
     if field is not None:
         path = f"{path}.{field['name']}".removeprefix(".")
+    if field is not None and field["wrong"] == "missing required":
+        return bad_request("missing_required_parameter", f"{path} is missing.", param=path)
     reason = _why_unsupported(path)
     if reason is not None:
         return unsupported(path[:SHOWN], reason)
     if field is None:
         return _wrong_value(path, said)
-    if field["wrong"] == "missing required":
-        return bad_request("missing_required_parameter", f"{path} is missing.", param=path)
     return bad_request("unknown_field", f"{path[:SHOWN]!r} is not a field of this request.", param=path[:SHOWN])
 
 
@@ -117,6 +117,8 @@ def _why_unsupported(path: str) -> str | None:
 
 def _wrong_value(path: str, said: str) -> ApiError:
     """Tell a value of the wrong type from one that is out of its bounds."""
+    if path == "priority":
+        return bad_request("invalid_priority", "priority must be interactive or batch.", param=path)
     code = "invalid_type" if ", got " in said else "invalid_value"
     said = said.replace("`", "")[:SHOWN]
     if path.endswith(".role") and code == "invalid_value":

@@ -67,7 +67,7 @@ class Generation(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     min_p: Annotated[float, Meta(ge=0, le=1, description="vLLM's")] | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=10, description="vLLM's")] | None = None
     stop_token_ids: (
-        Annotated[list[TokenId], Meta(max_length=MOST_STOP_IDS, description="vLLM's; the text ends at them")] | None
+        Annotated[list[TokenId], Meta(max_length=MOST_STOP_IDS, description="vLLM's; texts end at them")] | None
     ) = None
     priority: Annotated[Literal["interactive", "batch"], Meta(description="which work waits for which")] | None = (
         None
@@ -174,7 +174,7 @@ class CompletionChoice(msgspec.Struct, frozen=True):
     text: str
     logprobs: None = None
     finish_reason: Stopped | None = None
-    stop_reason: str | int | None | UnsetType = UNSET
+    stop_reason: str | int | UnsetType | None = UNSET
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +185,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[CompletionChoice]
-    usage: TokenUsage | None | UnsetType = UNSET
+    usage: TokenUsage | UnsetType | None = UNSET
     system_fingerprint: str | UnsetType = UNSET
 
 
@@ -233,7 +233,7 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
     delta: ChatDelta
     logprobs: None = None
     finish_reason: Stopped | None = None
-    stop_reason: str | int | None | UnsetType = UNSET
+    stop_reason: str | int | UnsetType | None = UNSET
 
 
 class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,5 +244,5 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[ChatChunkChoice]
-    usage: TokenUsage | None | UnsetType = UNSET
+    usage: TokenUsage | UnsetType | None = UNSET
     system_fingerprint: str | UnsetType = UNSET

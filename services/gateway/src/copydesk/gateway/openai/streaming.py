@@ -2,7 +2,7 @@
 
 What pods send comes in bursts, and an event a token costs more than the token: so what has come in one turn of the
 event loop goes out as one event a text.
-See https://html.spec.whatwg.org/multipage/server-sent-events.html, and OpenAI's reference for what the events hold.
+See https://html.spec.whatwg.org/multipage/server-sent-events.html, and OpenAI's reference for what is in them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Choice:
 class StreamedReply:
     """Sends texts as they come. Nothing is sent before the first text, so that an error before it has its status.
 
-    An error after it is an event of its own, and the last: without `[DONE]`, no client takes what it has for whole.
+    An error after it is an event of its own, and the last: without `[DONE]`, no client takes what it has for all.
     """
 
     def __init__(self, exchange: Exchange, form: Form, heading: Heading, *, include_usage: bool) -> None:
@@ -122,9 +122,7 @@ class StreamedReply:
     def _news(self, index: int, choice: _Choice) -> bytes:
         text = "".join(choice.waiting)
         choice.waiting.clear()
-        body = self._form.part(
-            self._heading, index, text, self._usage, first=not choice.begun, ended=choice.ended
-        )
+        body = self._form.part(self._heading, index, text, self._usage, first=not choice.begun, ended=choice.ended)
         choice.begun = True
         choice.closed = choice.ended is not None
         return event(body)
