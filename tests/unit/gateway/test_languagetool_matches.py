@@ -25,7 +25,7 @@ def document(text: AnnotatedText) -> Document:
 
 
 def matches(source: str, target: str, selection: Selection = Selection()) -> list[CheckMatch]:  # noqa: B008
-    return document(AnnotatedText.without_markup(source)).matches(edits(source, target), selection)
+    return list(document(AnnotatedText.without_markup(source)).matches(edits(source, target), selection))
 
 
 def units(text: str) -> bytes:
@@ -131,7 +131,7 @@ def test_matches_of_annotated_text_count_the_markup() -> None:
     text = AnnotatedText(
         [Part("A "), Part("<b>", is_markup=True), Part("😀 She go"), Part("</b>", is_markup=True)]
     )
-    match = only(document(text).matches(edits(text.plain, "A 😀 She goes"), Selection()))
+    match = only(list(document(text).matches(edits(text.plain, "A 😀 She goes"), Selection())))
     assert (match.offset, match.length) == (12, 2)
     assert match.context.text == "A <b>😀 She go</b>"
     assert match.sentence == "A 😀 She go"

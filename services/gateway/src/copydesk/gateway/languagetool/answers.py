@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from importlib.metadata import version
@@ -12,17 +12,16 @@ from copydesk.common.tasks import Outcome
 from copydesk.gateway.correction import Skipped
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.languagetool.languages import LANGUAGES, Language
-from copydesk.gateway.languagetool.matches import Document
 from copydesk.gateway.languagetool.requests import Check
 from copydesk.gateway.languagetool.schemas import (
     CheckableLanguage,
     CheckAnswer,
     CheckDetectedLanguage,
     CheckLanguage,
+    CheckMatch,
     CheckSoftware,
     CheckWarnings,
 )
-from copydesk.text import Edit
 
 _UNREAD = {
     Outcome.TOO_LONG.value: "longer than the model takes",
@@ -43,15 +42,19 @@ def languages() -> list[CheckableLanguage]:
 
 
 def check_answer(
-    software: CheckSoftware, check: Check, document: Document, edits: Sequence[Edit], skipped: Iterable[Skipped]
+    software: CheckSoftware,
+    check: Check,
+    matches: list[CheckMatch],
+    sentence_ranges: list[tuple[int, int]],
+    skipped: Iterable[Skipped],
 ) -> CheckAnswer:
-    """Return the answer to `check`, whose text as it is read needs `edits`."""
+    """Return the answer to `check`, put together from what was found."""
     return CheckAnswer(
         software,
         _warnings(skipped),
         _language(check.language),
-        document.matches(edits, check.selection),
-        document.sentence_ranges(),
+        matches,
+        sentence_ranges,
     )
 
 

@@ -63,14 +63,11 @@ class Document:
         unit = self._units.unit
         return [(unit(sentence.start), unit(sentence.end)) for sentence in self._sentences]
 
-    def matches(self, edits: Sequence[Edit], selection: Selection) -> list[CheckMatch]:
-        """Return a match for each edit of what is read of the text, ascending, as far as its rule is selected.
+    def matches(self, edits: Sequence[Edit], selection: Selection) -> Iterator[CheckMatch]:
+        """Yield a match for each edit of what is read of the text, ascending, as far as its rule is selected.
 
         Putting the first replacement of each in its place makes the corrected text, markup untouched.
         """
-        return list(self._matches(edits, selection))
-
-    def _matches(self, edits: Sequence[Edit], selection: Selection) -> Iterator[CheckMatch]:
         for edit in self._text.placed(edits):
             kind = kind_of(self._text.whole[edit.start : edit.end], edit.replacement)
             if selection.allows(RULES[kind]):
