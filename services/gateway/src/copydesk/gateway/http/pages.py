@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.resources import files
 
 from fastapi import APIRouter, Request, Response
@@ -18,29 +21,44 @@ SECURITY_HEADERS = {
 }
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_PAGES = {"/": "index.html", "/fleet": "fleet.html", "/docs": "reference.html"}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file with what its answers carry; the tag spares a browser that has it all but a short answer."""
+
+    body: bytes
+    headers: dict[str, str]
+
+    @classmethod
+    def of(cls, name: str, body: bytes) -> _File:
+        kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        return cls(body, {"Content-Type": kind, "ETag": tag, **SECURITY_HEADERS})
+
+    def answer(self, request: Request) -> Response:
+        if request.headers.get("if-none-match") == self.headers["ETag"]:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=self.headers)
+        return Response(self.body, headers=self.headers)
 
 
 def pages_router() -> APIRouter:
-    """The playground at `/`, the API's description at `/docs`, and their files."""
+    """To write at `/`, the fleet at `/fleet`, the API's description at `/docs`, and their files."""
     router = APIRouter(include_in_schema=False)
-    contents = {path.name: path.read_bytes() for path in files("copydesk.gateway").joinpath("page").iterdir()}
+    folder = files("copydesk.gateway").joinpath("page")
+    found = {path.name: _File.of(path.name, path.read_bytes()) for path in folder.iterdir()}
 
-    def page(name: str) -> Response:
-        kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
-        return Response(contents[name], headers={"Content-Type": kind, **SECURITY_HEADERS})
+    async def page(request: Request) -> Response:
+        return found[_PAGES[request.scope["path"]]].answer(request)
 
-    @router.get("/")
-    async def playground() -> Response:
-        return page("index.html")
-
-    @router.get("/docs")
-    async def reference() -> Response:
-        return page("reference.html")
+    for path in _PAGES:
+        router.add_api_route(path, page, methods=["GET"])
 
     @router.get("/assets/{name}")
     async def asset(request: Request, name: str) -> Response:
-        if name not in contents:
+        if name not in found:
             raise not_found(request.url.path)
-        return page(name)
+        return found[name].answer(request)
 
     return router
