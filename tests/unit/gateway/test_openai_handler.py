@@ -26,7 +26,8 @@ Ask = Callable[..., Wire]
 
 @pytest.fixture
 async def pod() -> Any:
-    pod = await TextPod().start()
+    pod = TextPod()
+    await pod.start()
     yield pod
     await pod.stop()
 

@@ -16,7 +16,6 @@ from copydesk.gateway.service import Gateway
 from copydesk.gateway.validation import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,
-    check_content_type,
     parse_deadline,
     parse_priority,
 )
@@ -52,7 +51,6 @@ class Endpoint:
     def __call__(self, exchange: Exchange) -> None:
         """Start a request. Raises `ApiError` for one that is wrong."""
         settings = self._gateway.settings
-        check_content_type(_header(exchange, b"content-type"))
         allowed_ms = parse_deadline(_header(exchange, _DEADLINE), settings.deadline_ms, self._limits)
         job = self._parse(exchange.body, settings.model)
         run = Run(
