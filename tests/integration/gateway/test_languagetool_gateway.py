@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,23 @@ def corrected(text: str) -> CorrectedSentence:
     return CorrectedSentence(text, Outcome.CORRECTED, 1, 1)
 
 
+@dataclass
+class Answer:
+    """One answer, whose body must be JSON."""
+
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+async def answer_from(reader: asyncio.StreamReader) -> Answer:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    first, *lines = head.strip().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    body = await reader.readexactly(int(headers["content-length"]))
+    return Answer(int(first.split()[1]), headers, json.loads(body))
+
+
 class Front:
     """A gateway with a pod that corrects by rules."""
 
@@ -58,21 +76,22 @@ class Front:
         with language_tool_python.LanguageTool("en-US", remote_server=self.gateway.url, **options) as tool:
             return ask(tool)
 
-    async def send(self, *parts: bytes) -> tuple[int, dict[str, str], Any]:
-        """Send bytes, part by part, and return status, headers and JSON of the answer."""
+    async def send(self, *parts: bytes) -> Answer:
+        """Send bytes, part by part, and return the answer."""
+        (answer,) = await self.send_many(1, *parts)
+        return answer
+
+    async def send_many(self, count: int, *parts: bytes) -> list[Answer]:
+        """Send bytes on one connection, and return so many answers."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.gateway.port)
         try:
             for part in parts:
                 writer.write(part)
                 await writer.drain()
             async with asyncio.timeout(15):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                first, *lines = head.strip().split("\r\n")
-                headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-                body = await reader.readexactly(int(headers["content-length"]))
+                return [await answer_from(reader) for _ in range(count)]
         finally:
             writer.close()
-        return int(first.split()[1]), headers, json.loads(body)
 
 
 async def started(site: Site, nats: NatsServer, pod: FakePod, **settings: object) -> Front:
@@ -179,10 +198,10 @@ LIBREOFFICE_BODY = (
 
 async def test_what_libreoffice_sends_is_checked(keyed: Front) -> None:
     """Everything but RFC 3986's unreserved characters in percent, name and key behind the rest."""
-    status, headers, body = await keyed.send(LIBREOFFICE % len(LIBREOFFICE_BODY) + LIBREOFFICE_BODY)
-    assert (status, headers["content-type"]) == (200, "application/json")
-    assert offered(body) == [(8, 2, "goes"), (21, 6, "Monday")]
-    assert {match["rule"]["category"]["id"] for match in body["matches"]} == {"GRAMMAR", "CASING"}
+    answer = await keyed.send(LIBREOFFICE % len(LIBREOFFICE_BODY) + LIBREOFFICE_BODY)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert offered(answer.body) == [(8, 2, "goes"), (21, 6, "Monday")]
+    assert {match["rule"]["category"]["id"] for match in answer.body["matches"]} == {"GRAMMAR", "CASING"}
 
 
 LTEX = (
@@ -204,15 +223,36 @@ LTEX_BODY = (
 )
 
 
-@pytest.mark.parametrize("apart", [False, True])
-async def test_what_ltex_sends_is_checked(front: Front, pod: FakePod, apart: bool) -> None:
+LTEX_REQUEST = LTEX % len(LTEX_BODY) + LTEX_BODY
+
+
+@pytest.mark.parametrize("size", [7, 300, 10_000])
+async def test_what_ltex_sends_is_checked(front: Front, pod: FakePod, size: int) -> None:
     """A form that calls itself JSON, annotated text, and Java's offer of HTTP/2, which nobody has to take."""
-    head = LTEX % len(LTEX_BODY)
-    parts = [head, LTEX_BODY[:100], LTEX_BODY[100:]] if apart else [head + LTEX_BODY]
-    status, _, body = await front.send(*parts)
-    assert status == 200
+    parts = [LTEX_REQUEST[start : start + size] for start in range(0, len(LTEX_REQUEST), size)]
+    answer = await front.send(*parts)
+    assert answer.status == 200
     assert pod.received == ["They go to Dummy0 on monday ."]
-    assert offered(body) == [(5, 2, "goes"), (31, 6, "Monday")]
+    assert offered(answer.body) == [(5, 2, "goes"), (29, 6, "Monday")]
+
+
+async def test_requests_that_offer_http2_are_answered_one_after_the_other(front: Front) -> None:
+    """Among them one for the hot path, and one that is chunked."""
+    offer = b"Host: x\r\nConnection: keep-alive, upgrade\r\nUpgrade: h2c\r\n"
+    hot = b"POST /v1/correct HTTP/1.1\r\n" + offer + b"Content-Type: application/json\r\n"
+    chunked = b"POST /v2/check HTTP/1.1\r\n" + offer + b"Transfer-Encoding: chunked\r\n\r\n"
+    requests = [
+        LTEX_REQUEST,
+        hot + b'Content-Length: 20\r\n\r\n{"text":"They go ."}',
+        chunked + b"c\r\nlanguage=en&\r\n9\r\ntext=I+go\r\n0\r\n\r\n",
+        b"GET /v2/info HTTP/1.1\r\n" + offer + b"\r\n",
+        LTEX_REQUEST,
+    ]
+    first, second, third, fourth, last = await front.send_many(5, b"".join(requests))
+    assert offered(first.body) == offered(last.body) == [(5, 2, "goes"), (29, 6, "Monday")]
+    assert second.body["corrected"] == "They goes ."
+    assert offered(third.body) == [(2, 2, "goes")]
+    assert fourth.body["software"]["name"] == "Copydesk"
 
 
 async def test_a_browser_extension_checks_sentences_and_whole_texts_apart(front: Front) -> None:

@@ -12,11 +12,11 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
+from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.inbox import ClientGoneError, Inbox
 from copydesk.gateway.http.responses import json_response
-from copydesk.gateway.keys import KeyRing
 from copydesk.gateway.languagetool import answers, documents
 from copydesk.gateway.languagetool.matches import Document, sentences_of
 from copydesk.gateway.languagetool.requests import Check, Fields, parse_check, parse_fields
@@ -42,13 +42,13 @@ Found = TypeVar("Found")
 _encode = msgspec.json.Encoder().encode
 
 
-def languagetool_router(gateway: Gateway, keys: KeyRing | None) -> APIRouter:
-    """The routes, for one gateway; with `keys`, a check asks for one.
+def languagetool_router(gateway: Gateway, gatekeeper: Gatekeeper) -> APIRouter:
+    """The routes, for one gateway; a check asks for a key, where keys are on.
 
     The rest is open to all, since clients ask for it before they have said who they are.
     """
     router = APIRouter()
-    _add_check(router, gateway, keys)
+    _add_check(router, gateway, gatekeeper)
     _add_facts(router, gateway)
 
     @router.api_route(PREFIX + "{action:path}", methods=_METHODS, include_in_schema=False)
@@ -70,7 +70,7 @@ def plain_error_response(error: ApiError, request_id: str) -> Response:
     return Response(answers.error_text(error, request_id), error.status, headers, media_type="text/plain")
 
 
-def _add_check(router: APIRouter, gateway: Gateway, keys: KeyRing | None) -> None:
+def _add_check(router: APIRouter, gateway: Gateway, gatekeeper: Gatekeeper) -> None:
     settings = gateway.settings
     software = answers.software()
 
@@ -82,9 +82,10 @@ def _add_check(router: APIRouter, gateway: Gateway, keys: KeyRing | None) -> Non
         allowed_ms = parse_deadline(request.headers.get(DEADLINE_HEADER), settings.deadline_ms, settings.limits)
         body = await inbox.read(settings.max_body_bytes, settings.body_timeout_ms / 1000)
         fields = parse_fields(body, request.scope["query_string"])
-        _check_key(keys, request, fields)
+        client = _client(gatekeeper, request, fields)
         found = parse_check(fields, settings.max_characters)
-        done = await _correct(gateway, found, arrived + allowed_ms / 1000, inbox)
+        async with gatekeeper.visit(client):
+            done = await _correct(gateway, found, arrived + allowed_ms / 1000, inbox)
         corrected = done.texts[0]
         uncut = segments(found.text.plain, max_characters=gateway.corrector.max_characters)
         document = Document(found.text, sentences_of(found.text, await _in_turns(uncut)))
@@ -117,14 +118,12 @@ def _add_facts(router: APIRouter, gateway: Gateway) -> None:
         return Response("OK", media_type="text/plain")
 
 
-def _check_key(keys: KeyRing | None, request: Request, fields: Fields) -> None:
+def _client(gatekeeper: Gatekeeper, request: Request, fields: Fields) -> str:
     """Take a key from the header, else from the field that LanguageTool's clients send; raises `ApiError` 401."""
-    if keys is None:
-        return
     authorization = request.headers.get("authorization")
     if authorization is None and fields.get("apiKey"):
         authorization = f"Bearer {fields['apiKey']}"
-    request.state.key_name = keys.check(authorization)
+    return gatekeeper.check(authorization)
 
 
 async def _correct(gateway: Gateway, check: Check, deadline: float, inbox: Inbox) -> Correction:
