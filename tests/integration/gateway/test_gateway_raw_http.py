@@ -285,3 +285,99 @@ async def test_a_trailer_is_no_header(front: Front) -> None:
     answer = await front.ask(post(None, "Transfer-Encoding: chunked"), trailed)
     assert answer.status == 200
     assert answer.headers["x-request-id"] != "from-a-trailer"
+
+
+SMUGGLED = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        f"Content-Length: {len(GOOD)}\r\nContent-Length: {len(GOOD)}",
+        f"Content-Length: {len(GOOD)}\r\nContent-Length: 0",
+        f"Content-Length: {len(GOOD)}\r\nTransfer-Encoding: chunked",
+        f"Transfer-Encoding: chunked\r\nContent-Length: {len(GOOD)}",
+        "Content-Length: +22",
+        "Content-Length: 22, 22",
+        "Content-Length: 0x16",
+        "Content-Length: 2 2",
+        f"Content-Length : {len(GOOD)}",
+        "Content-Length: 99999999999999999999999999",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: xchunked",
+        "X-A: b\x00c",
+    ],
+)
+async def test_what_two_servers_could_read_as_different_requests_is_refused_and_closed(
+    front: Front, fields: str
+) -> None:
+    connection = await front.connect()
+    head = f"POST /v1/correct HTTP/1.1\r\nHost: x\r\n{JSON}{fields}\r\n\r\n"
+    await connection.send(head + GOOD.decode() + SMUGGLED)
+    answer = await connection.answer()
+    assert (answer.status, answer.code, answer.headers["connection"]) == (400, "invalid_http", "close")
+    assert await connection.closed()
+
+
+@pytest.mark.parametrize("body", [b"5\r\nhello\r\nx\r\n", b"5\r\nhelloo\r\n0\r\n\r\n", b"-1\r\n\r\n"])
+async def test_a_chunk_that_is_none_is_refused_and_closed(front: Front, body: bytes) -> None:
+    connection = await front.connect()
+    await connection.send(post(None, "Transfer-Encoding: chunked").encode() + body)
+    answer = await connection.answer()
+    assert (answer.status, answer.code) == (400, "invalid_http")
+    assert await connection.closed()
+
+
+async def test_what_stands_behind_a_body_is_the_next_request_and_nothing_of_this_one(front: Front) -> None:
+    connection = await front.connect()
+    await connection.send(post(len(GOOD)), GOOD, SMUGGLED, post(len(GOOD)), GOOD)
+    answers = [await connection.answer() for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert json.loads(answers[1].body) == {"status": "ok"}
+
+
+async def test_a_request_that_is_none_does_not_spoil_the_answers_before_it(front: Front) -> None:
+    connection = await front.connect()
+    await connection.send(post(len(GOOD)) + GOOD.decode() + "nonsense\r\n\r\n")
+    answer = await connection.answer()
+    assert (answer.status, json.loads(answer.body)["corrected"]) == (200, "She goes out.")
+    answer = await connection.answer()
+    assert (answer.status, answer.code) == (400, "invalid_http")
+    assert await connection.closed()
+
+
+async def test_a_client_that_asks_first_is_told_to_send(front: Front) -> None:
+    connection = await front.connect()
+    await connection.send(post(len(GOOD), "Expect: 100-continue"))
+    assert (await connection.answer()).status == 100
+    await connection.send(GOOD)
+    answer = await connection.answer()
+    assert (answer.status, json.loads(answer.body)["corrected"]) == (200, "She goes out.")
+
+
+async def test_a_slow_body_within_the_limits_is_closed_after_its_answer(front: Front) -> None:
+    connection = await front.connect()
+    await connection.send(post(len(GOOD)), GOOD[:-1])
+    answer = await connection.answer()
+    assert (answer.status, answer.code, answer.headers["connection"]) == (408, "body_timeout", "close")
+    assert await connection.closed()
+
+
+async def test_hundreds_of_pipelined_requests_are_all_answered(front: Front) -> None:
+    connection = await front.connect()
+    one = post(len(GOOD)).encode() + GOOD
+    sending = asyncio.ensure_future(connection.send(one * 500))
+    answers = [await connection.answer() for _ in range(500)]
+    await sending
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.headers["x-request-id"] for answer in answers}) == 500
+
+
+async def test_a_client_that_reads_late_gets_every_answer(front: Front) -> None:
+    connection = await front.connect()
+    long = json.dumps({"text": "They go out. " * 1_000}).encode()
+    sending = asyncio.ensure_future(connection.send((post(len(long)).encode() + long) * 20))
+    await asyncio.sleep(0.5)
+    answers = [await connection.answer() for _ in range(20)]
+    await sending
+    assert all(json.loads(answer.body)["corrected"] == "They goes out. " * 1_000 for answer in answers)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.common.rpc import Priority
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.limits import Limits
-from copydesk.gateway.validation import Task, check_content_type, parse_deadline, parse_task
+from copydesk.gateway.validation import Task, check_content_type, parse_deadline, parse_priority, parse_task
 
 LIMITS = Limits(body_bytes=10_000, characters=100, texts=4, max_deadline_ms=5_000)
 
@@ -61,7 +62,16 @@ BAD_BODIES = [
     (b"{}", "missing_text", "text"),
     (b'{"model": "gec-en"}', "missing_text", "text"),
     (b'{"text": "a", "texts": ["b"]}', "ambiguous_text", "texts"),
-    (b'{"text": "a", "language": "en"}', "unknown_field", "language"),
+    (b'{"text": "a", "lang": "en"}', "unknown_field", "lang"),
+    (b'{"text": "a", "language": "de"}', "unsupported_language", "language"),
+    (b'{"text": "a", "language": ""}', "unsupported_language", "language"),
+    (b'{"text": "a", "language": "eng"}', "unsupported_language", "language"),
+    (b'{"text": "a", "language": "en-"}', "unsupported_language", "language"),
+    (b'{"text": "a", "language": "\\ud800"}', "invalid_unicode", "language"),
+    (b'{"text": "a", "language": 1}', "invalid_type", "language"),
+    (b'{"text": "a", "priority": "urgent"}', "invalid_priority", "priority"),
+    (b'{"text": "a", "priority": "Batch"}', "invalid_priority", "priority"),
+    (b'{"text": "a", "priority": 1}', "invalid_type", "priority"),
     (b'{"texts": []}', "empty_text", "texts"),
     (b'{"text": ""}', "empty_text", "text"),
     (b'{"texts": ["a", ""]}', "empty_text", "texts[1]"),
@@ -162,3 +172,27 @@ def test_a_deadline_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(ApiError) as caught:
         parse_deadline(value, 700, LIMITS)
     assert (caught.value.status, caught.value.code, caught.value.limit) == (400, "invalid_deadline", 5_000)
+
+
+@pytest.mark.parametrize("language", ["auto", "en", "EN", "en-US", "en_GB", "en-Latn-AU"])
+def test_english_is_served_whatever_its_variety(language: str) -> None:
+    body = json.dumps({"text": "a", "language": language}).encode()
+    assert parse_task(body, LIMITS, "gec-en").texts == ("a",)
+
+
+def test_a_priority_comes_from_the_body_else_from_the_header() -> None:
+    said = parse_task(b'{"text": "a", "priority": "batch"}', LIMITS, "gec-en").priority
+    unsaid = parse_task(b'{"text": "a"}', LIMITS, "gec-en").priority
+    assert parse_priority(None, said) is Priority.BATCH
+    assert parse_priority("interactive", said) is Priority.BATCH
+    assert parse_priority(" Batch ", unsaid) is Priority.BATCH
+    assert parse_priority(None, unsaid) is Priority.INTERACTIVE
+
+
+@pytest.mark.parametrize("value", ["", "urgent", "0"])
+def test_a_priority_that_is_none_is_refused_even_if_the_body_has_one(value: str) -> None:
+    for said in (None, "batch"):
+        with pytest.raises(ApiError) as caught:
+            parse_priority(value, said)
+        assert (caught.value.status, caught.value.code) == (400, "invalid_priority")
+        assert caught.value.param == "X-Request-Priority"

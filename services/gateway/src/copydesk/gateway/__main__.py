@@ -10,7 +10,7 @@ from copydesk.common.bus import BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import load_settings, variable_name
 from copydesk.common.telemetry import configure_logging, get_logger
-from copydesk.gateway.app import build_app
+from copydesk.gateway.app import build_app, build_hot_path
 from copydesk.gateway.keys import KeyRing, KeysFileError
 from copydesk.gateway.server import ListenError, Server, listen
 from copydesk.gateway.service import Gateway
@@ -42,11 +42,11 @@ class _OpenToAllError(Exception):
 def _keys(settings: GatewaySettings) -> KeyRing | None:
     if settings.api_keys_file is not None:
         return KeyRing.load(settings.api_keys_file)
-    if not settings.loopback:
-        variable = variable_name(GatewaySettings, "api_keys_file")
+    if not settings.loopback and not settings.api_keys_redis:
+        file, redis = (variable_name(GatewaySettings, name) for name in ("api_keys_file", "api_keys_redis"))
         raise _OpenToAllError(
             f"{settings.host} can be reached from other machines, and anybody there could use the fleet: "
-            f"set {variable} to a file of API keys, or listen on 127.0.0.1"
+            f"set {file} to a file of API keys, or {redis}, or listen on 127.0.0.1"
         )
     return None
 
@@ -56,14 +56,15 @@ async def _serve(settings: GatewaySettings, keys: KeyRing | None, listener: sock
     await gateway.start()
     server = Server(
         build_app(gateway, keys),
-        gateway.lifecycle,
+        build_hot_path(gateway, keys),
         grace=settings.drain_grace_ms / 1000,
         timeout=settings.shutdown_timeout_ms / 1000,
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(run_until_signal())
     host, port = listener.getsockname()[:2]
-    _log.info("gateway_listening", host=host, port=port, model=settings.model, keys=keys is not None)
+    keyed = gateway.gatekeeper.ring is not None
+    _log.info("gateway_listening", host=host, port=port, model=settings.model, keys=keyed)
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         server.stop()

@@ -10,18 +10,24 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from copydesk.gateway import faults
+from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.faults import ApiError
-from copydesk.gateway.http.correct import correct_router
 from copydesk.gateway.http.documents import components
 from copydesk.gateway.http.edge import Edge
+from copydesk.gateway.http.endpoints import endpoints, endpoints_router
+from copydesk.gateway.http.hot import HotPath
 from copydesk.gateway.http.inbox import ClientGoneError
+from copydesk.gateway.http.languagetool import PREFIX, languagetool_router, plain_error_response
 from copydesk.gateway.http.operations import guarded_router, health_router
 from copydesk.gateway.http.pages import pages_router
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.keys import KeyRing
 from copydesk.gateway.service import Gateway
 
-DESCRIPTION = "Corrects the grammar of English text. Errors have OpenAI's shape, with stable codes."
+DESCRIPTION = (
+    "Corrects the grammar of English text. Errors have OpenAI's shape, with stable codes; under /v2, which is "
+    "LanguageTool's API, they are plain text, and the code is in the header `X-Error-Code`."
+)
 
 
 def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
@@ -35,9 +41,11 @@ def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,
     )
-    guard = [] if keys is None else [Depends(_require_key(keys))]
-    app.include_router(correct_router(gateway), dependencies=guard)
+    gatekeeper = _gatekeeper(gateway, keys)
+    guard = [Depends(_require_key(gatekeeper))]
+    app.include_router(endpoints_router(endpoints(gateway), gateway.settings), dependencies=guard)
     app.include_router(guarded_router(gateway), dependencies=guard)
+    app.include_router(languagetool_router(gateway, gatekeeper))
     app.include_router(health_router(gateway))
     app.include_router(pages_router())
     app.add_exception_handler(ApiError, _on_api_error)
@@ -45,6 +53,18 @@ def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
     app.add_exception_handler(ClientGoneError, _on_client_gone)
     app.add_exception_handler(Exception, _on_unexpected)
     return Edge(app, gateway.metrics, gateway.lifecycle)
+
+
+def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
+    """Return the way that most requests take, past the application; the same handlers, the same keys."""
+    return HotPath(
+        {endpoint.path: endpoint.handler for endpoint in endpoints(gateway)},
+        authorize=_gatekeeper(gateway, keys).authorize,
+        metrics=gateway.metrics,
+        lifecycle=gateway.lifecycle,
+        max_body_bytes=gateway.settings.max_body_bytes,
+        body_timeout=gateway.settings.body_timeout_ms / 1000,
+    )
 
 
 class _Documented(FastAPI):
@@ -62,16 +82,22 @@ class _Documented(FastAPI):
         return self.openapi_schema
 
 
-def _require_key(keys: KeyRing) -> Any:
+def _gatekeeper(gateway: Gateway, keys: KeyRing | None) -> Gatekeeper:
+    if keys is not None:
+        gateway.gatekeeper.use(keys)
+    return gateway.gatekeeper
+
+
+def _require_key(gatekeeper: Gatekeeper) -> Any:
     async def require_key(request: Request) -> None:
-        request.state.key_name = keys.check(request.headers.get("authorization"))
+        request.state.key_name = gatekeeper.check(request.headers.get("authorization"))
 
     return require_key
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error_response(error, request.state.request_id)
+    return _answer(request, error)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -83,7 +109,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         found = faults.method_not_allowed(request.method, request.url.path)
     else:
         found = ApiError(error.status_code, "http_error", str(error.detail))
-    response = error_response(found, request.state.request_id)
+    response = _answer(request, found)
     response.headers.update(error.headers or {})
     return response
 
@@ -93,4 +119,10 @@ async def _on_client_gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _on_unexpected(request: Request, _error: Exception) -> Response:
-    return error_response(faults.unexpected(), request.state.request_id)
+    return _answer(request, faults.unexpected())
+
+
+def _answer(request: Request, error: ApiError) -> Response:
+    """Answer in the shape of the API that was asked: plain text under LanguageTool's, else OpenAI's."""
+    respond = plain_error_response if request.scope["path"].startswith(PREFIX) else error_response
+    return respond(error, request.state.request_id)

@@ -13,9 +13,11 @@ from functools import partial
 
 import msgspec
 
+from copydesk.common.rpc import Priority
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
+from copydesk.gateway.cache import Remembered, SharedSentences, Waiter
 from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
 from copydesk.gateway.faults import ApiError
 from copydesk.text import Edit, Segment, apply, correct_segments, segments
@@ -100,19 +102,26 @@ class Corrector:
     `concurrency` is the most sentences of one request in flight; `max_characters` is where a sentence is cut.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, concurrency: int, max_characters: int) -> None:
+    def __init__(self, dispatcher: Dispatcher | SharedSentences, *, concurrency: int, max_characters: int) -> None:
         self.dispatcher = dispatcher
         self.concurrency = concurrency
         self.max_characters = max_characters
 
     def submit(
-        self, texts: Sequence[str], deadline: float, on_done: Callable[[Correction | ApiError], None]
+        self,
+        texts: Sequence[str],
+        deadline: float,
+        on_done: Callable[[Correction | ApiError], None],
+        *,
+        priority: Priority = Priority.INTERACTIVE,
     ) -> CorrectionRun:
         """Start to correct `texts`; `deadline` is in the event loop's time.
 
         `on_done` is called exactly once and never from within this call; after `cancel` of the run it is not.
         """
-        run = CorrectionRun(self, [_Text(text, self.max_characters) for text in texts], deadline, on_done)
+        run = CorrectionRun(
+            self, [_Text(text, self.max_characters) for text in texts], deadline, on_done, priority
+        )
         run.start()
         return run
 
@@ -126,16 +135,18 @@ class CorrectionRun:
         texts: list[_Text],
         deadline: float,
         on_done: Callable[[Correction | ApiError], None],
+        priority: Priority,
     ) -> None:
         self._corrector = corrector
         self._texts = texts
         self._deadline = deadline
         self._on_done = on_done
+        self._priority = priority
         self._uncut = itertools.chain.from_iterable(text.cut() for text in texts)
         self._all_cut = False
         self._jobs: list[tuple[_Text, int]] = []
         self._next = 0
-        self._underway: dict[int, Dispatch] = {}
+        self._underway: dict[int, Dispatch | Waiter | Remembered] = {}
         self._done = False
         self._digest = ""
         self._prompt_tokens = 0
@@ -174,7 +185,9 @@ class CorrectionRun:
             text, index = self._jobs[job]
             payload = _encode(CorrectSentence(text.segments[index].text))
             on_done = partial(self._on_sentence, job)
-            self._underway[job] = self._corrector.dispatcher.submit(payload, self._deadline, on_done)
+            self._underway[job] = self._corrector.dispatcher.submit(
+                payload, self._deadline, on_done, priority=self._priority
+            )
 
     def _on_sentence(self, job: int, outcome: Delivery | ApiError) -> None:
         del self._underway[job]

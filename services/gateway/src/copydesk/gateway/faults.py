@@ -42,6 +42,20 @@ class ApiError(CopydeskError):
         return _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
 
 
+class PodRefusal(ApiError):
+    """A pod says that the request is wrong.
+
+    `reason` is its code for that, `parameter` its name of the field at fault, if any, `said` its message: for APIs
+    whose clients can use them.
+    """
+
+    def __init__(self, reason: str, said: str, parameter: str) -> None:
+        self.reason = reason
+        self.said = said
+        self.parameter = parameter
+        super().__init__(400, "refused_by_model", f"The model refused a sentence: {said}.")
+
+
 def bad_request(code: str, message: str, *, param: str | None = None, limit: int | None = None) -> ApiError:
     """A request that is the client's to change."""
     return ApiError(400, code, message, param=param, limit=limit)
@@ -60,6 +74,11 @@ def body_timeout(seconds: float) -> ApiError:
 def head_too_large(limit: int) -> ApiError:
     """A request line and headers, or trailers, without end."""
     return ApiError(431, "head_too_large", f"The headers are larger than {limit} bytes.", limit=limit)
+
+
+def invalid_http() -> ApiError:
+    """Bytes that are no request, or that two servers could read as two different ones."""
+    return ApiError(400, "invalid_http", "This is no valid HTTP request.")
 
 
 def head_timeout(seconds: float) -> ApiError:
@@ -85,6 +104,28 @@ def unauthorized(message: str) -> ApiError:
     return ApiError(401, "invalid_api_key", message, param="Authorization")
 
 
+def keys_unavailable() -> ApiError:
+    """A key that may be known, but Redis, which has the keys, could not be asked yet."""
+    return ApiError(503, "keys_unavailable", "The API keys could not be read yet.", retry_after=1)
+
+
+def rate_limited(per_second: float, retry_after: int) -> ApiError:
+    """A client that asks more often than its key may."""
+    message = f"This API key may make {per_second:.6g} requests a second on average."
+    return ApiError(429, "rate_limited", message, retry_after=max(1, retry_after))
+
+
+def too_many_concurrent(limit: int) -> ApiError:
+    """A client with more requests underway than its key may have."""
+    message = f"This API key may have {limit} requests underway at once."
+    return ApiError(429, "too_many_concurrent", message, limit=limit, retry_after=1)
+
+
+def limits_unavailable() -> ApiError:
+    """A client whose rate cannot be checked, where unchecked ones are not let in."""
+    return ApiError(503, "limits_unavailable", "The limits of API keys cannot be checked now.", retry_after=1)
+
+
 def no_endpoints(waited: float) -> ApiError:
     """No pod to send to, even after waiting for one."""
     message = f"No inference pod became ready within {waited:g} seconds."
@@ -104,11 +145,11 @@ def overloaded(retry_after_ms: int) -> ApiError:
 
 def deadline_exceeded() -> ApiError:
     """The deadline passed before the answer was there."""
-    return ApiError(504, "deadline_exceeded", "The deadline passed before all sentences were corrected.")
+    return ApiError(504, "deadline_exceeded", "The deadline passed before the answer was complete.")
 
 
 def inference_failed(reason: str) -> ApiError:
-    """A pod answered, but not with a correction."""
+    """A pod answered, but with nothing of use."""
     return ApiError(502, "inference_failed", f"The inference pod failed: {reason}.")
 
 

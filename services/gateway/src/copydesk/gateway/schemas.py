@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -18,6 +18,14 @@ class CorrectRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     model: Annotated[str, Meta(description="a model of /v1/models; without it, the one served")] | UnsetType = (
         UNSET
     )
+    priority: (
+        Annotated[
+            Literal["interactive", "batch"],
+            Meta(description="batch waits for interactive work; without it, X-Request-Priority, else interactive"),
+        ]
+        | UnsetType
+    ) = UNSET
+    language: Annotated[str, Meta(description="auto, en, or a variety such as en-US")] | UnsetType = UNSET
 
 
 class EditBody(msgspec.Struct, frozen=True):
@@ -98,10 +106,14 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class ModelBody(msgspec.Struct, frozen=True):
-    """A model that can be asked for. `digest` names its weights, once a pod has told it."""
+    """A model that can be asked for. `digest` names its weights, once a pod has told it.
+
+    `created` is since when this gateway serves it, in Unix seconds.
+    """
 
     id: str
     digest: str
+    created: int
     object: str = "model"
     owned_by: str = "copydesk"
 
@@ -161,3 +173,32 @@ class FleetBody(msgspec.Struct, frozen=True, kw_only=True):
     discovery_connected: bool
     pods: list[PodBody]
     totals: FleetTotals
+
+
+class ScaleDecisionBody(msgspec.Struct, frozen=True):
+    """What an autoscaler decided, and when, in Unix milliseconds."""
+
+    at_ms: int
+    replicas: int
+    reason: str
+
+
+class FleetHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """The last minutes of this gateway, second by second: each list has one value for each of `at_ms`.
+
+    Times are Unix milliseconds, the end of each second; `started_ms` tells one run of the gateway from another.
+    `requests_per_s` counts all requests for corrections and texts, `refused_per_s` those answered with 429,
+    `failed_per_s` those answered with a 5xx. `in_flight` counts sentences at pods at that moment. The percentiles
+    are of the requests of about the last ten seconds that succeeded, right within an eighth; null when there were
+    none. `scale_decisions` is empty as long as no autoscaler has been heard.
+    """
+
+    started_ms: int
+    at_ms: list[int]
+    requests_per_s: list[float]
+    refused_per_s: list[float]
+    failed_per_s: list[float]
+    in_flight: list[int]
+    p50_ms: list[float | None]
+    p99_ms: list[float | None]
+    scale_decisions: list[ScaleDecisionBody]

@@ -7,13 +7,14 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from copydesk.common.errors import CopydeskError
-from copydesk.gateway.http.protocol import BoundedProtocol
-from copydesk.gateway.lifecycle import Lifecycle
+from copydesk.gateway.http.connection import HotProtocol
+from copydesk.gateway.http.hot import HotPath
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
@@ -48,10 +49,10 @@ class Server(uvicorn.Server):
     to close; then idle connections are closed, and what is underway is finished.
     """
 
-    def __init__(self, app: ASGIApp, lifecycle: Lifecycle, *, grace: float, timeout: float) -> None:
+    def __init__(self, app: ASGIApp, hot: HotPath, *, grace: float, timeout: float) -> None:
         config = uvicorn.Config(
             app,
-            http=BoundedProtocol,
+            http=partial(HotProtocol, hot=hot),  # type: ignore[arg-type]
             ws="none",
             loop="none",
             lifespan="off",
@@ -64,7 +65,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-        self._lifecycle = lifecycle
+        self._lifecycle = hot.lifecycle
         self._grace = grace
 
     def stop(self) -> None:
@@ -73,11 +74,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, be graceful, then do as uvicorn does."""
+        """Stop listening, be graceful, then do as uvicorn does; what then is still underway is given up."""
         for server in self.servers:
             server.close()
         await asyncio.sleep(self._grace)
         await super().shutdown(sockets)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

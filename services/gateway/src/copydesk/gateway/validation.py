@@ -12,28 +12,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from copydesk.common.rpc import Priority
 from copydesk.gateway.faults import ApiError, bad_request, model_not_found, unsupported_media_type
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.schemas import CorrectRequest
 
 DEADLINE_HEADER = "X-Request-Deadline-Ms"
+PRIORITY_HEADER = "X-Request-Priority"
+MOST_MS = 10**15 - 1
+
+AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+"""Where msgspec puts the place of what is wrong in its messages."""
 
 _DECODER = msgspec.json.Decoder(CorrectRequest)
-_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CHARSET = re.compile(r"\s*charset\s*=\s*\"?utf-?8\"?\s*", re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]{1,12}")
+_MILLISECONDS = re.compile(r"[0-9]{1,15}")
+_ENGLISH = re.compile(r"auto|en([-_][a-z0-9]{1,8})*", re.IGNORECASE)
+
+_FIELDS = "text, texts, model, priority and language"
+_PRIORITIES = {"interactive": Priority.INTERACTIVE, "batch": Priority.BATCH}
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Texts to correct; `single` says that the client sent `text` rather than `texts`."""
+    """Texts to correct; `single` says that the client sent `text` rather than `texts`.
+
+    `priority` is its name in the body, None where the body says nothing of it.
+    """
 
     texts: tuple[str, ...]
     single: bool
+    priority: str | None = None
 
 
 def parse_task(body: bytes, limits: Limits, model: str) -> Task:
@@ -42,6 +56,7 @@ def parse_task(body: bytes, limits: Limits, model: str) -> Task:
     if request.model is not UNSET and request.model != model:
         _check_characters("model", request.model)
         raise model_not_found(request.model, model)
+    _check_language(request.language)
     task = _task(request)
     if len(task.texts) > limits.texts:
         message = f"{len(task.texts)} texts are too many: at most {limits.texts}."
@@ -72,29 +87,48 @@ def parse_deadline(value: str | None, default_ms: int, limits: Limits) -> int:
     return ms
 
 
+def parse_since(value: str | None) -> int:
+    """Return the Unix milliseconds after which something is wanted; without a value, everything is."""
+    if value is None:
+        return 0
+    if _MILLISECONDS.fullmatch(value) is None:
+        raise bad_request("invalid_since", "since must be a time in whole Unix milliseconds.", param="since")
+    return int(value)
+
+
+def parse_priority(header: str | None, said: str | None = None) -> Priority:
+    """Return the priority of a request; `said` is what its body says, which goes before the header."""
+    priority = _PRIORITIES.get("interactive" if header is None else header.strip().lower())
+    if priority is None:
+        raise _no_priority(PRIORITY_HEADER)
+    return priority if said is None else _PRIORITIES[said]
+
+
 def _decode(body: bytes) -> CorrectRequest:
     try:
         return _DECODER.decode(body)
     except msgspec.ValidationError as error:
         raise _explain(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _undecodable(body, error) from None
+        raise undecodable(body, error) from None
 
 
 def _explain(message: str) -> ApiError:
     unknown = _UNKNOWN.search(message)
     if unknown is not None:
         name = unknown["name"][:128]
-        text = f"{name!r} is not a field of this request; text, texts and model are."
+        text = f"{name!r} is not a field of this request; {_FIELDS} are."
         return bad_request("unknown_field", text, param=name)
-    at = _AT.search(message)
+    at = AT.search(message)
     path = at["path"] if at else None
+    if path == "priority" and "enum" in message:
+        return _no_priority(path)
     expected = message[: at.start()] if at else message
     return bad_request("invalid_type", f"{path or 'The body'}: {expected.replace('`', '')}.", param=path)
 
 
-def _undecodable(body: bytes, error: Exception) -> ApiError:
-    """Tell text that is no Unicode from text that is no JSON.
+def undecodable(body: bytes, error: Exception) -> ApiError:
+    """Return the refusal of a body that does not decode: text that is no Unicode told from text that is no JSON.
 
     Python's own decoder is lenient on surrogates, escaped or raw: what it lets through shows in which field
     they are.
@@ -110,30 +144,45 @@ def _undecodable(body: bytes, error: Exception) -> ApiError:
 
 
 def _strings(value: object) -> Iterator[tuple[str | None, str]]:
-    """Yield the strings in what may stand in a request, keys included, each with its place."""
-    if not isinstance(value, dict):
-        if isinstance(value, str):
-            yield None, value
+    """Yield the strings in what stands in a request, keys included, each with its place."""
+    waiting = [("", value)]
+    while waiting:
+        place, found = waiting.pop()
+        inner: list[tuple[str, object]] = []
+        if isinstance(found, str):
+            yield place or None, found
+        elif isinstance(found, list):
+            inner = [(f"{place}[{index}]", item) for index, item in enumerate(found)]
+        elif isinstance(found, dict):
+            yield from ((place or None, name) for name in found)
+            inner = [(f"{place}.{name}".removeprefix("."), member) for name, member in found.items()]
+        waiting += reversed(inner)
+
+
+def _no_priority(param: str) -> ApiError:
+    return bad_request("invalid_priority", f"{param} must be interactive or batch.", param=param)
+
+
+def _check_language(language: str | UnsetType) -> None:
+    """Accept English in any of its varieties (BCP 47 tags), and `auto`: the model knows nothing else."""
+    if language is UNSET or _ENGLISH.fullmatch(language) is not None:
         return
-    for name, member in value.items():
-        yield None, name
-        if isinstance(member, str):
-            yield name, member
-        elif isinstance(member, list):
-            yield from ((f"{name}[{i}]", item) for i, item in enumerate(member) if isinstance(item, str))
+    message = f"{language[:64]!r} is not served: language may be auto, en, or a variety of it such as en-US."
+    raise bad_request("unsupported_language", message, param="language")
 
 
 def _task(request: CorrectRequest) -> Task:
     text, texts = request.text, request.texts
+    priority = None if request.priority is UNSET else request.priority
     if text is UNSET:
         if texts is UNSET:
             raise bad_request("missing_text", "One of text and texts is needed.", param="text")
         if not texts:
             raise bad_request("empty_text", "texts is empty: at least one text is needed.", param="texts")
-        return Task(tuple(texts), single=False)
+        return Task(tuple(texts), False, priority)
     if texts is not UNSET:
         raise bad_request("ambiguous_text", "Only one of text and texts may be given.", param="texts")
-    return Task((text,), single=True)
+    return Task((text,), True, priority)
 
 
 def _check_texts(task: Task, limits: Limits) -> None:

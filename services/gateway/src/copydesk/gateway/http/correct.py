@@ -2,64 +2,68 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from time import perf_counter
 
 import msgspec
-from fastapi import APIRouter, Request, Response
 
 from copydesk.gateway.correction import CorrectedText, Correction
 from copydesk.gateway.faults import ApiError
-from copydesk.gateway.http import documents
-from copydesk.gateway.http.inbox import ClientGoneError, Inbox
-from copydesk.gateway.http.responses import json_response
+from copydesk.gateway.http.exchange import Exchange
 from copydesk.gateway.schemas import CorrectedText as CorrectedTextBody
 from copydesk.gateway.schemas import EditBody, SkippedBody, TextAnswer, TextsAnswer, Usage
 from copydesk.gateway.service import Gateway
-from copydesk.gateway.validation import DEADLINE_HEADER, Task, check_content_type, parse_deadline, parse_task
+from copydesk.gateway.validation import (
+    DEADLINE_HEADER,
+    PRIORITY_HEADER,
+    Task,
+    parse_deadline,
+    parse_priority,
+    parse_task,
+)
+
+_DEADLINE = DEADLINE_HEADER.lower().encode()
+_PRIORITY = PRIORITY_HEADER.lower().encode()
+
+_encode = msgspec.json.Encoder().encode
 
 
-def correct_router(gateway: Gateway) -> APIRouter:
-    """The route, for one gateway."""
-    router = APIRouter()
-    settings = gateway.settings
+class Correct:
+    """Handles requests for one gateway."""
 
-    @router.post("/v1/correct", **documents.correct(gateway.settings.limits))
-    async def correct(request: Request) -> Response:
+    def __init__(self, gateway: Gateway) -> None:
+        self._corrector = gateway.corrector
+        self._model = gateway.settings.model
+        self._limits = gateway.settings.limits
+        self._deadline_ms = gateway.settings.deadline_ms
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Start a correction. Raises `ApiError` for a request that is wrong."""
         started = perf_counter()
-        arrived = asyncio.get_running_loop().time()
-        inbox: Inbox = request.state.inbox
-        check_content_type(request.headers.get("content-type"))
-        allowed_ms = parse_deadline(request.headers.get(DEADLINE_HEADER), settings.deadline_ms, settings.limits)
-        body = await inbox.read(settings.max_body_bytes, settings.body_timeout_ms / 1000)
-        task = parse_task(body, settings.limits, settings.model)
-        correction = await _run(gateway, task, arrived + allowed_ms / 1000, inbox)
+        allowed_ms = parse_deadline(_header(exchange, _DEADLINE), self._deadline_ms, self._limits)
+        task = parse_task(exchange.body, self._limits, self._model)
+        run = self._corrector.submit(
+            task.texts,
+            exchange.arrived + allowed_ms / 1000,
+            partial(self._answer, exchange, task, started),
+            priority=parse_priority(_header(exchange, _PRIORITY), task.priority),
+        )
+        exchange.on_gone = run.cancel
+
+    def _answer(self, exchange: Exchange, task: Task, started: float, outcome: Correction | ApiError) -> None:
+        if isinstance(outcome, ApiError):
+            exchange.fail(outcome)
+            return
         latency_ms = round((perf_counter() - started) * 1000, 3)
-        return json_response(_answer(task, correction, request.state.request_id, settings.model, latency_ms))
-
-    return router
+        exchange.respond(_encode(_body(task, outcome, exchange.request_id, self._model, latency_ms)))
 
 
-async def _run(gateway: Gateway, task: Task, deadline: float, inbox: Inbox) -> Correction:
-    """Correct, unless the client leaves first: then its sentences are cancelled."""
-    ended: asyncio.Future[Correction | ApiError] = asyncio.get_running_loop().create_future()
-    run = gateway.corrector.submit(task.texts, deadline, ended.set_result)
-    gone = asyncio.ensure_future(inbox.client_gone())
-    try:
-        await asyncio.wait([ended, gone], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
-    finally:
-        gone.cancel()
-        if not ended.done():
-            run.cancel()
-    if not ended.done():
-        raise ClientGoneError("the client left before the answer")
-    outcome = ended.result()
-    if isinstance(outcome, ApiError):
-        raise outcome
-    return outcome
+def _header(exchange: Exchange, name: bytes) -> str | None:
+    value = exchange.headers.get(name)
+    return None if value is None else value.decode("latin-1")
 
 
-def _answer(task: Task, done: Correction, request_id: str, model: str, latency_ms: float) -> msgspec.Struct:
+def _body(task: Task, done: Correction, request_id: str, model: str, latency_ms: float) -> msgspec.Struct:
     total = done.prompt_tokens + done.completion_tokens
     usage = Usage(done.prompt_tokens, done.completion_tokens, total, done.sentences)
     texts = [_text(text) for text in done.texts]

@@ -6,17 +6,21 @@ from typing import Any
 
 import msgspec
 
+from copydesk.gateway.http import openai_documents
+from copydesk.gateway.http.openai_documents import SCHEMAS as OPENAI_SCHEMAS
+from copydesk.gateway.languagetool.documents import SCHEMAS as LANGUAGETOOL_SCHEMAS
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.schemas import (
     CorrectRequest,
     ErrorBody,
     FleetBody,
+    FleetHistory,
     Health,
     ModelList,
     TextAnswer,
     TextsAnswer,
 )
-from copydesk.gateway.validation import DEADLINE_HEADER
+from copydesk.gateway.validation import DEADLINE_HEADER, MOST_MS, PRIORITY_HEADER
 
 Arguments = dict[str, Any]
 
@@ -39,7 +43,8 @@ _ERRORS = {
 
 def components(limits: Limits) -> dict[str, Any]:
     """Return the schemas of every body, the limits in force included."""
-    types = (CorrectRequest, TextAnswer, TextsAnswer, ErrorBody, ModelList, Health, FleetBody)
+    own = (CorrectRequest, TextAnswer, TextsAnswer, ErrorBody, ModelList, Health, FleetBody, FleetHistory)
+    types = (*own, *LANGUAGETOOL_SCHEMAS, *OPENAI_SCHEMAS)
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     request = schemas["CorrectRequest"]
     request["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
@@ -47,6 +52,7 @@ def components(limits: Limits) -> dict[str, Any]:
     request["properties"]["texts"] |= {"minItems": 1, "maxItems": limits.texts}
     request["properties"]["texts"]["items"] |= {"minLength": 1}
     request["examples"] = [{"text": "She go to school every day."}]
+    openai_documents.complete(schemas, limits)
     return schemas
 
 
@@ -77,6 +83,11 @@ def correct(limits: Limits) -> Arguments:
                     {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms},
                 ),
                 _header(
+                    PRIORITY_HEADER,
+                    "Which work waits for which; the field `priority` goes before it.",
+                    {"type": "string", "enum": ["interactive", "batch"]},
+                ),
+                _header(
                     "X-Request-Id",
                     "Printable, at most 128 characters; returned, and in every log line. Made up if it is not.",
                     {"type": "string", "maxLength": 128},
@@ -94,6 +105,18 @@ def answer(summary: str, description: str, body: type[msgspec.Struct]) -> Argume
 def fleet() -> Arguments:
     """The route of the fleet's view."""
     return answer("Fleet", "The pods as this gateway sees them.", FleetBody)
+
+
+def history() -> Arguments:
+    """The route of the fleet's last minutes."""
+    description = "Rates, latencies and scale decisions of the last quarter of an hour, as this gateway saw them."
+    arguments = answer("History of the fleet", description, FleetHistory)
+    arguments["responses"] |= _errors(400, 401)
+    text = "Unix milliseconds, as in `at_ms`: only what ended later is wanted."
+    schema = {"type": "integer", "minimum": 0, "maximum": MOST_MS}
+    parameter = {"name": "since", "in": "query", "required": False, "description": text, "schema": schema}
+    arguments["openapi_extra"] = {"parameters": [parameter]}
+    return arguments
 
 
 def readiness() -> Arguments:

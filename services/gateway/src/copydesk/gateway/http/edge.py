@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import secrets
 from http.client import SERVICE_UNAVAILABLE
 from time import perf_counter
 from typing import Any
@@ -13,11 +11,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from copydesk.common.telemetry import get_logger, request_context
 from copydesk.gateway import faults
 from copydesk.gateway.http.inbox import Inbox
+from copydesk.gateway.http.request_ids import request_id
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _log = get_logger(__name__)
 
 
@@ -47,8 +45,8 @@ class Edge:
 class _Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, lifecycle: Lifecycle) -> None:
         self.started = perf_counter()
-        self.request_id = _request_id(scope)
-        self.status = CLIENT_GONE
+        self.request_id = request_id(dict(scope["headers"]).get(b"x-request-id"))
+        self._status = CLIENT_GONE
         self._scope = scope
         self._send = send
         self._lifecycle = lifecycle
@@ -62,18 +60,23 @@ class _Exchange:
         path = getattr(self._scope.get("route"), "path", None)
         return path if isinstance(path, str) else "unmatched"
 
+    @property
+    def status(self) -> int:
+        """What is counted: the status that was sent, unless the client did not wait for all of the answer."""
+        return CLIENT_GONE if self._inbox.deserted else self._status
+
     async def run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope, self._inbox, self.send)
         except Exception:
             _log.exception("request_failed", method=self._scope["method"], path=self._scope["path"])
-            if self.status == CLIENT_GONE:
+            if self._status == CLIENT_GONE:
                 await error_response(faults.unexpected(), self.request_id)(self._scope, self._inbox, self.send)
 
     async def send(self, message: Message) -> None:
         """Send one ASGI message, the head of the response with what every response has."""
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self._status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self.request_id.encode("ascii"))]
             headers.append((b"x-content-type-options", b"nosniff"))
             if self._inbox.uninvited or self._lifecycle.stopping:
@@ -81,13 +84,6 @@ class _Exchange:
             else:
                 await self._inbox.drain()
             message = {**message, "headers": headers}
-            if self.status >= 500 and self.status != SERVICE_UNAVAILABLE:
-                _log.warning("answered_with_error", path=self._scope["path"], status=self.status)
+            if self._status >= 500 and self._status != SERVICE_UNAVAILABLE:
+                _log.warning("answered_with_error", path=self._scope["path"], status=self._status)
         await self._send(message)
-
-
-def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return str(value, "ascii")
-    return f"req-{secrets.token_hex(12)}"

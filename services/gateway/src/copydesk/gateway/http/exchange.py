@@ -1,4 +1,4 @@
-"""One request on the hot path, as its handler sees it: complete, and answered by calls instead of a returned value."""
+"""One request on the hot path, as its handler sees it: complete, and answered by calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 class Exchange(Protocol):
     """A request whose head and body have come whole, within the limits on both.
 
-    Exactly one of `respond`, `fail` and `begin` answers it; after `begin` come any number of `write` and one `end`.
-    Each call after the client has gone does nothing.
+    Exactly one of `respond`, `fail` and `begin` answers it; after `begin` come any `write`s, and one `end`. Each
+    call after the client has gone does nothing.
     """
 
     path: str
@@ -29,7 +29,9 @@ class Exchange(Protocol):
     on_gone: Callable[[], None] | None
     """Set by the handler; called once if the client leaves before the answer is complete."""
 
-    def respond(self, body: bytes, *, status: int = 200, headers: Headers = (), kind: bytes = b"application/json") -> None:
+    def respond(
+        self, body: bytes, *, status: int = 200, headers: Headers = (), kind: bytes = b"application/json"
+    ) -> None:
         """Answer with a whole body."""
         ...
 
@@ -51,4 +53,4 @@ class Exchange(Protocol):
 
 
 Handler = Callable[[Exchange], None]
-"""Takes a request; returns at once, and answers now or later. What it raises becomes a 500, an `ApiError` itself."""
+"""Takes a request; returns at once, answers now or later. What it raises becomes a 500, an `ApiError` its body."""

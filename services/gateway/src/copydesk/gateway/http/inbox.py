@@ -32,6 +32,8 @@ class Inbox:
         self._declared = _declared_length(headers.get(b"content-length"))
         self._touched = False
         self._expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        self.deserted = False
+        """Whether the client left before the answer was complete; told by who watched."""
         self.complete = not self._declared and b"transfer-encoding" not in headers
 
     async def __call__(self) -> Message:
