@@ -1,0 +1,174 @@
+"""The gate that every request passes: who it is, whether it comes too often, and how many are inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+
+from copydesk.gateway import faults
+from copydesk.gateway.access.allowance import Allowance, allowance
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.keys import NO_LIMITS, KeyLimits, KeyRing
+from copydesk.gateway.metrics import Family
+from copydesk.gateway.rates import Meter
+
+Release = Callable[[], None]
+"""Says that a request has ended, or that its client did not wait for the decision. Calling it again does
+nothing."""
+
+ANYBODY = ""
+"""The name of all clients together where keys are off."""
+
+
+class Gatekeeper:
+    """Lets requests in, by key and by limit. `default` are the limits of clients whose keys do not state them.
+
+    Until `complete` says that all sources of keys have been read, an unknown key is not refused for good: its
+    client is asked to come back.
+
+    Requests inside are counted by this process alone, not in Redis. A count in Redis would need a lease for each
+    request and its renewal, and a gateway that dies would hold its clients' places until the leases end; here it
+    takes its counts along, nothing needs to be sent when a request ends, and the limit holds without Redis. The
+    price is that a client may have its limit once on each gateway process.
+    """
+
+    def __init__(self, meter: Meter, default: KeyLimits = NO_LIMITS) -> None:
+        self.ring: KeyRing | None = None
+        self.complete = True
+        self._meter = meter
+        self._default = default
+        self._allowances: dict[str, Allowance] = {}
+        self._others = allowance(NO_LIMITS, default)
+        self._inside: dict[str, int] = {}
+        self._refused: dict[str, int] = defaultdict(int)
+
+    def use(self, ring: KeyRing | None) -> None:
+        """Let in the keys of `ring` from now on; None lets in anybody."""
+        self.ring = ring
+        stated = {} if ring is None else ring.limits
+        self._allowances = {name: allowance(limits, self._default) for name, limits in stated.items()}
+
+    def authorize(self, headers: Mapping[bytes, bytes]) -> str:
+        """Return the name of the client that sent these headers, by lower-case name; raises `ApiError`."""
+        value = headers.get(b"authorization")
+        return self.check(None if value is None else value.decode("latin-1"))
+
+    def check(self, authorization: str | None) -> str:
+        """Return the name of the client that sent this header, `""` where keys are off; raises `ApiError`."""
+        if self.ring is None:
+            return ANYBODY
+        try:
+            return self.ring.check(authorization)
+        except ApiError:
+            if self.complete or authorization is None:
+                self._refused["key"] += 1
+                raise
+            self._refused["keys_unavailable"] += 1
+        raise faults.keys_unavailable()
+
+    def limited(self, client: str) -> bool:
+        """Say whether requests of this client have to `enter`."""
+        allowed = self._allowances.get(client, self._others)
+        return allowed.rate is not None or allowed.concurrency is not None
+
+    def enter(
+        self, client: str, on_admitted: Callable[[], None], on_refused: Callable[[ApiError], None]
+    ) -> Release:
+        """Ask for a request to be let in.
+
+        Exactly one of the callbacks is called, once; from within this call wherever the answer needs no Redis.
+        Call what is returned when the request has ended. Called before the decision, it means that nobody waits
+        for it any more: then neither callback is called.
+        """
+        allowed = self._allowances.get(client, self._others)
+        if allowed.concurrency is None and allowed.rate is None:
+            on_admitted()
+            return _nothing
+        inside = self._inside.get(client, 0)
+        if allowed.concurrency is not None and inside >= allowed.concurrency:
+            self._refused["concurrency"] += 1
+            on_refused(faults.too_many_concurrent(allowed.concurrency))
+            return _nothing
+        self._inside[client] = inside + 1
+        visit = _Visit(self, client, on_admitted, on_refused)
+        if allowed.rate is None:
+            on_admitted()
+        else:
+            self._meter.spend(client, allowed.rate, visit.on_ruling)
+        return visit.leave
+
+    @asynccontextmanager
+    async def visit(self, client: str) -> AsyncIterator[None]:
+        """Enter, and leave at the end; raises `ApiError` if the request is refused."""
+        decided: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
+        release = self.enter(client, lambda: decided.set_result(None), decided.set_result)
+        try:
+            error = await decided
+            if error is not None:
+                raise error
+            yield
+        finally:
+            release()
+
+    def inside(self, client: str) -> int:
+        """How many requests of a limited client are inside, those that wait to be let in included."""
+        return self._inside.get(client, 0)
+
+    def families(self) -> Iterator[Family]:
+        """What there is to count, for the metrics."""
+        refused = [((("reason", reason),), count) for reason, count in self._refused.items()]
+        yield "refused_total", "counter", "Requests refused by key or by a key's limits.", refused
+
+    def count_refusal(self, error: ApiError) -> None:
+        """Count a request that the meter did not let in."""
+        self._refused["rate" if error.code == "rate_limited" else error.code] += 1
+
+    def left(self, client: str) -> None:
+        """A request has ended."""
+        inside = self._inside[client] - 1
+        if inside:
+            self._inside[client] = inside
+        else:
+            del self._inside[client]
+
+
+class _Visit:
+    """One request at the gate or inside."""
+
+    __slots__ = ("_client", "_gatekeeper", "_gone", "_on_admitted", "_on_refused")
+
+    def __init__(
+        self,
+        gatekeeper: Gatekeeper,
+        client: str,
+        on_admitted: Callable[[], None],
+        on_refused: Callable[[ApiError], None],
+    ) -> None:
+        self._gatekeeper = gatekeeper
+        self._client = client
+        self._on_admitted = on_admitted
+        self._on_refused = on_refused
+        self._gone = False
+
+    def on_ruling(self, error: ApiError | None) -> None:
+        """The meter has decided."""
+        if self._gone:
+            return
+        if error is None:
+            self._on_admitted()
+            return
+        self._gatekeeper.count_refusal(error)
+        self.leave()
+        self._on_refused(error)
+
+    def leave(self) -> None:
+        """The request has ended."""
+        if not self._gone:
+            self._gone = True
+            self._gatekeeper.left(self._client)
+
+
+def _nothing() -> None:
+    """Release nothing."""
