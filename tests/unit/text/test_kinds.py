@@ -28,6 +28,8 @@ space = st.sampled_from([" ", "  ", "\n", "\t", ""])
         ("studing", "studying"),
         ("definately", "definitely"),
         ("hav", "have"),
+        ("leter", "letter"),
+        ("begining", "beginning"),
         ("dont", "don't"),
         ("dont", "don\u2019t"),
         ("alot", "a lot"),

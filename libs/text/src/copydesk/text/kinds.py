@@ -97,7 +97,10 @@ def _is_misspelt(old: str, new: str) -> bool:
 
 
 def _are_inflections(old: str, new: str) -> bool:
-    """Whether both may be forms of one word: the same stem with two endings ("study", "studies")."""
+    """Whether both may be forms of one word: the same stem with two endings ("study", "studies").
+
+    Two that differ in nothing but a doubled consonant are not: "begining" is misspelt.
+    """
     stem = 0
     while stem < min(len(old), len(new)) and old[stem] == new[stem]:
         stem += 1
@@ -105,6 +108,8 @@ def _are_inflections(old: str, new: str) -> bool:
         return False
     last = old[stem - 1]
     endings = {_undoubled(old[stem:], last), _undoubled(new[stem:], last)}
+    if len(endings) == 1:
+        return False
     if endings <= _FORMS_WITH_Y:
         return True
     return endings != {"", "e"} and endings <= (_FORMS_AFTER_E if last == "e" else _FORMS)
