@@ -246,6 +246,14 @@ async def test_a_deadline_counts_here_too(client: httpx.AsyncClient, pod: FakePo
     assert plain(response) == (504, "deadline_exceeded")
 
 
+async def test_a_priority_that_is_none_is_refused(client: httpx.AsyncClient) -> None:
+    fields = {"text": "I go.", "language": "en-US"}
+    for priority, status in (("batch", 200), ("urgent", 400)):
+        response = await client.post("/v2/check", data=fields, headers={"X-Request-Priority": priority})
+        assert response.status_code == status
+    assert plain(response) == (400, "invalid_priority")
+
+
 async def test_without_pods_nothing_can_be_checked(desk: Desk) -> None:
     async with client_of(await desk.gateway(endpoint_wait_ms=10)) as client:
         health = await client.get("/v2/healthcheck")
@@ -321,7 +329,9 @@ async def test_the_openapi_document_tells_these_routes(client: httpx.AsyncClient
     assert {"text", "data", "language", "enabledOnly", "preferredVariants", "apiKey"} <= set(form)
     post, get = paths["/v2/check"]["post"], paths["/v2/check"]["get"]
     assert list(post["requestBody"]["content"]) == ["application/x-www-form-urlencoded"]
-    assert {parameter["name"] for parameter in get["parameters"]} == set(form)
+    headers = {"X-Request-Deadline-Ms", "X-Request-Priority"}
+    assert {parameter["name"] for parameter in get["parameters"]} == set(form) | headers
+    assert {parameter["name"] for parameter in post["parameters"]} == headers
     for route in (post, get):
         assert set(route["responses"]) == {"200", "400", "401", "408", "413", "429", "500", "502", "503", "504"}
         assert all(

@@ -12,17 +12,18 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
+from copydesk.common.rpc import Priority
 from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.inbox import ClientGoneError, Inbox
-from copydesk.gateway.http.responses import json_response
+from copydesk.gateway.http.responses import error_headers, json_response
 from copydesk.gateway.languagetool import answers, documents
 from copydesk.gateway.languagetool.matches import Document, sentences_of
 from copydesk.gateway.languagetool.requests import Check, Fields, parse_check, parse_fields
 from copydesk.gateway.languagetool.schemas import SoftwareInfo
 from copydesk.gateway.service import Gateway
-from copydesk.gateway.validation import DEADLINE_HEADER, parse_deadline
+from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER, parse_deadline, parse_priority
 from copydesk.text import segments
 
 PREFIX = "/v2/"
@@ -60,11 +61,7 @@ def languagetool_router(gateway: Gateway, gatekeeper: Gatekeeper) -> APIRouter:
 
 def plain_error_response(error: ApiError, request_id: str) -> Response:
     """Answer with an error in plain text, as LanguageTool does."""
-    headers = {CODE_HEADER: error.code}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
-    if error.status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
+    headers = error_headers(error) | {CODE_HEADER: error.code}
     if error.status == HTTPStatus.REQUEST_TIMEOUT:
         headers["Connection"] = "close"
     return Response(answers.error_text(error, request_id), error.status, headers, media_type="text/plain")
@@ -80,12 +77,13 @@ def _add_check(router: APIRouter, gateway: Gateway, gatekeeper: Gatekeeper) -> N
         arrived = asyncio.get_running_loop().time()
         inbox: Inbox = request.state.inbox
         allowed_ms = parse_deadline(request.headers.get(DEADLINE_HEADER), settings.deadline_ms, settings.limits)
+        priority = parse_priority(request.headers.get(PRIORITY_HEADER))
         body = await inbox.read(settings.max_body_bytes, settings.body_timeout_ms / 1000)
         fields = parse_fields(body, request.scope["query_string"])
         client = _client(gatekeeper, request, fields)
         found = parse_check(fields, settings.max_characters)
         async with gatekeeper.visit(client):
-            done = await _correct(gateway, found, arrived + allowed_ms / 1000, inbox)
+            done = await _correct(gateway, found, arrived + allowed_ms / 1000, priority, inbox)
         corrected = done.texts[0]
         uncut = segments(found.text.plain, max_characters=gateway.corrector.max_characters)
         document = Document(found.text, sentences_of(found.text, await _in_turns(uncut)))
@@ -126,10 +124,12 @@ def _client(gatekeeper: Gatekeeper, request: Request, fields: Fields) -> str:
     return gatekeeper.check(authorization)
 
 
-async def _correct(gateway: Gateway, check: Check, deadline: float, inbox: Inbox) -> Correction:
+async def _correct(
+    gateway: Gateway, check: Check, deadline: float, priority: Priority, inbox: Inbox
+) -> Correction:
     """Correct the text, unless the client leaves first: then its sentences are cancelled."""
     ended: asyncio.Future[Correction | ApiError] = asyncio.get_running_loop().create_future()
-    run = gateway.corrector.submit([check.read], deadline, ended.set_result)
+    run = gateway.corrector.submit([check.read], deadline, ended.set_result, priority=priority)
     gone = asyncio.ensure_future(inbox.client_gone())
     waiting: set[asyncio.Future[None] | asyncio.Future[Correction | ApiError]] = {ended, gone}
     try:

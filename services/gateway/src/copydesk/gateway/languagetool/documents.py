@@ -8,6 +8,7 @@ import msgspec
 
 from copydesk.gateway.languagetool.schemas import CheckableLanguage, CheckAnswer, CheckForm, SoftwareInfo
 from copydesk.gateway.limits import Limits
+from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER
 
 SCHEMAS = (CheckForm, CheckAnswer, CheckableLanguage, SoftwareInfo)
 """The bodies of these routes."""
@@ -32,12 +33,13 @@ Arguments = dict[str, Any]
 def check(limits: Limits) -> Arguments:
     """The route of a check, by POST."""
     form = {"application/x-www-form-urlencoded": {"schema": {"$ref": _REF.format(name=CheckForm.__name__)}}}
-    return _check(limits) | {"openapi_extra": {"requestBody": {"required": True, "content": form}}}
+    body = {"required": True, "content": form}
+    return _check(limits) | {"openapi_extra": {"requestBody": body, "parameters": _headers(limits)}}
 
 
 def check_by_query(limits: Limits) -> Arguments:
     """The route of a check by GET, for a few words: an address is written into many a log."""
-    return _check(limits) | {"openapi_extra": {"parameters": list(_query())}}
+    return _check(limits) | {"openapi_extra": {"parameters": [*_query(), *_headers(limits)]}}
 
 
 def languages() -> Arguments:
@@ -80,6 +82,20 @@ def _check(limits: Limits) -> Arguments:
     schema = {"$ref": _REF.format(name=CheckAnswer.__name__)}
     errors = {status: {"description": said, "content": _TEXT} for status, said in _CHECK_ERRORS.items()}
     return {"summary": "Check a text", "description": description, "responses": {200: _json(schema), **errors}}
+
+
+def _headers(limits: Limits) -> list[dict[str, Any]]:
+    milliseconds = {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms}
+    return [
+        _header(DEADLINE_HEADER, "Milliseconds that the answer may take.", milliseconds),
+        _header(
+            PRIORITY_HEADER, "Which work waits for which.", {"type": "string", "enum": ["interactive", "batch"]}
+        ),
+    ]
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
 def _query() -> list[dict[str, Any]]:
