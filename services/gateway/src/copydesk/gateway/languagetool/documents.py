@@ -86,6 +86,7 @@ def _check(limits: Limits) -> Arguments:
 
 def _headers(limits: Limits) -> list[dict[str, Any]]:
     milliseconds = {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms}
+    priority = {"type": "string", "enum": ["interactive", "batch"]}
     return [
         _header(DEADLINE_HEADER, "Milliseconds that the answer may take.", milliseconds),
         _header(
