@@ -18,6 +18,23 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def write(file: Path, content: str | None) -> None:
+    """Write the file anew; None removes it."""
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+
+
+def replace(file: Path, content: str) -> None:
+    """Put another file in its place, with its date."""
+    before = file.stat()
+    other = file.with_suffix(".new")
+    other.write_text(content)
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.rename(file)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "keys"
@@ -69,13 +86,13 @@ def test_two_rings_joined_let_in_the_keys_of_both() -> None:
 
 
 async def test_a_changed_file_is_in_force_at_the_next_look(file: Path) -> None:
-    file.write_text(f"web:{digest('k1')}\n")
+    write(file, f"web:{digest('k1')}\n")
     gatekeeper = Gatekeeper(ClosedMeter())
     watch = KeyWatch(gatekeeper, KeyFile(file), None, interval=1)
     await watch.look()
     assert gatekeeper.check("Bearer k1") == "web"
     assert not gatekeeper.limited("web")
-    file.write_text(f"web:{digest('k2')} concurrency=1\n")
+    write(file, f"web:{digest('k2')} concurrency=1\n")
     await watch.look()
     assert gatekeeper.check("Bearer k2") == "web"
     assert gatekeeper.limited("web")
@@ -84,15 +101,11 @@ async def test_a_changed_file_is_in_force_at_the_next_look(file: Path) -> None:
 
 
 async def test_a_file_that_is_replaced_is_noticed_even_with_an_old_date_and_the_same_size(file: Path) -> None:
-    file.write_text(f"web:{digest('k1')}\n")
+    write(file, f"web:{digest('k1')}\n")
     gatekeeper = Gatekeeper(ClosedMeter())
     watch = KeyWatch(gatekeeper, KeyFile(file), None, interval=1)
     await watch.look()
-    before = file.stat()
-    other = file.with_suffix(".new")
-    other.write_text(f"web:{digest('k2')}\n")
-    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
-    other.rename(file)
+    replace(file, f"web:{digest('k2')}\n")
     await watch.look()
     assert gatekeeper.check("Bearer k2") == "web"
 
@@ -101,19 +114,16 @@ async def test_a_file_that_is_replaced_is_noticed_even_with_an_old_date_and_the_
 async def test_a_file_that_was_spoilt_or_removed_leaves_the_last_keys_in_force(
     file: Path, damage: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file.write_text(f"web:{digest('k1')}\n")
+    write(file, f"web:{digest('k1')}\n")
     gatekeeper = Gatekeeper(ClosedMeter())
     watch = KeyWatch(gatekeeper, KeyFile(file), None, interval=1)
     await watch.look()
-    if damage is None:
-        file.unlink()
-    else:
-        file.write_text(damage)
+    write(file, damage)
     for _ in range(3):
         await watch.look()
     assert gatekeeper.check("Bearer k1") == "web"
     assert capsys.readouterr().out.count("keys_file_unusable") == 1
-    file.write_text(f"web:{digest('k2')}\n")
+    write(file, f"web:{digest('k2')}\n")
     await watch.look()
     assert gatekeeper.check("Bearer k2") == "web"
 

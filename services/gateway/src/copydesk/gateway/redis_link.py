@@ -36,6 +36,9 @@ CLOSE_SECONDS = 0.2
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 1.0
 
+PING_SECONDS = 1.0
+"""After so long without a batch Redis is asked whether it is there, so that requests need not find out."""
+
 MAX_BATCH = 1_000
 """Commands in one batch; together they keep Redis busy for some milliseconds."""
 
@@ -81,13 +84,17 @@ class RedisLink:
         self._lost_at: float | None = None
         self._refused = False
         self._task: asyncio.Task[None] | None = None
+        self._pinger: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to connect; until that is done Redis counts as not there."""
         self._task = self._loop.create_task(self._run(), name="redis link")
+        self._pinger = self._loop.call_later(PING_SECONDS, self._ping, self.batches)
 
     async def close(self) -> None:
         """Disconnect; what still waits is told that Redis is lost."""
+        if self._pinger is not None:
+            self._pinger.cancel()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -130,6 +137,11 @@ class RedisLink:
         yield "redis_outages_total", "counter", "Times that Redis was lost.", [((), self.outages)]
         yield "redis_batches_total", "counter", "Round trips to Redis.", [((), self.batches)]
         yield "redis_commands_total", "counter", "Commands sent to Redis.", [((), self.commands)]
+
+    def _ping(self, batches: int) -> None:
+        if self.up and self.batches == batches and not self._out:
+            self.submit(("PING",), _ignore)
+        self._pinger = self._loop.call_later(PING_SECONDS, self._ping, self.batches)
 
     async def _run(self) -> None:
         while True:
@@ -247,6 +259,10 @@ def connection(url: str) -> Connection:
     except (ValueError, TypeError):
         raise RedisUrlError from None
     return made
+
+
+def _ignore(reply: Reply) -> None:
+    del reply
 
 
 def _deliver(on_reply: OnReply, reply: Reply) -> None:
