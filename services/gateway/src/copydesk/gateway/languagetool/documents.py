@@ -89,9 +89,7 @@ def _headers(limits: Limits) -> list[dict[str, Any]]:
     priority = {"type": "string", "enum": ["interactive", "batch"]}
     return [
         _header(DEADLINE_HEADER, "Milliseconds that the answer may take.", milliseconds),
-        _header(
-            PRIORITY_HEADER, "Which work waits for which.", {"type": "string", "enum": ["interactive", "batch"]}
-        ),
+        _header(PRIORITY_HEADER, "Which work waits for which.", priority),
     ]
 
 
