@@ -6,6 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,13 @@ from hypothesis import strategies as st
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.languagetool.requests import MAX_FIELDS, Check, parse_check, parse_fields
 from copydesk.gateway.languagetool.rules import Selection
+from copydesk.gateway.languagetool.schemas import Annotation, Data
 
 unicode_text = st.text(max_size=60)
+
+
+def encoded(value: Data) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def check(**fields: str) -> Check:
@@ -36,6 +42,33 @@ def test_a_text_is_taken_as_it_is(text: str) -> None:
     fields = parse_fields(urlencode({"text": plain, "language": "en"}).encode(), b"")
     found = parse_check(fields, 100)
     assert found.text.whole == found.text.plain == found.read == plain
+
+
+optional = st.none() | unicode_text
+documents = st.builds(
+    Data, optional, st.none() | st.lists(st.builds(Annotation, optional, optional, optional), max_size=4)
+).map(encoded)
+names = st.sampled_from(
+    ["text", "data", "language", "level", "mode", "enabledOnly", "enabledRules", "preferredVariants"]
+)
+values = st.one_of(unicode_text, st.sampled_from(["auto", "en-GB", "true", "picky", "all", "A,B"]), documents)
+
+
+def outcome(fields: dict[str, str]) -> Check | ApiError:
+    try:
+        return parse_check(fields, 100)
+    except ApiError as error:
+        return error
+
+
+@given(st.dictionaries(names, values))
+def test_any_fields_are_a_check_or_refused_for_a_reason(fields: dict[str, str]) -> None:
+    found = outcome(fields)
+    if isinstance(found, ApiError):
+        assert found.status in (400, 413)
+        assert found.message
+    else:
+        assert len(found.text.plain) <= 100
 
 
 def test_fields_of_the_query_count_more_than_those_of_the_body() -> None:
