@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+_GRAIN_SECONDS = 0.1
+"""What is counted within that time is forgotten together: an exponential each would cost more than the count."""
+
 
 class RetryBudget:
     """Allow retries up to a share of recent requests plus a floor a second.
@@ -13,21 +16,24 @@ class RetryBudget:
     for all that was in flight on a pod that died. Compare Finagle's RetryBudget.
     """
 
+    __slots__ = ("_at", "_ratio", "_requests", "_reserve", "_retries", "_window")
+
     def __init__(self, *, ratio: float = 0.1, floor: float = 10.0, window: float = 10.0) -> None:
         self._ratio = ratio
         self._reserve = floor * window
         self._window = window
         self._requests = 0.0
         self._retries = 0.0
-        self._at: float | None = None
+        self._at = -math.inf
 
     def request(self, now: float) -> None:
         """Count a first attempt."""
-        self._forget(now)
+        if now - self._at > _GRAIN_SECONDS:
+            self._forget(now)
         self._requests += 1.0
 
     def try_spend(self, now: float) -> bool:
-        """Take one retry out of the budget if it holds one."""
+        """Take one retry, or one hedge, out of the budget if it holds one."""
         if self.balance(now) < 1.0:
             return False
         self._retries += 1.0
@@ -48,8 +54,8 @@ class RetryBudget:
         return self._reserve + self._ratio * self._requests - self._retries
 
     def _forget(self, now: float) -> None:
-        if self._at is not None and now > self._at:
+        if now > self._at:
             keep = math.exp(-(now - self._at) / self._window)
             self._requests *= keep
             self._retries *= keep
-        self._at = now if self._at is None else max(now, self._at)
+            self._at = now

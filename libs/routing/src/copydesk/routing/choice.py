@@ -42,3 +42,25 @@ def choose(
     second += second >= first
     one, other = pool[first], pool[second]
     return one if better(one.standing(now), other.standing(now)) else other
+
+
+def choose_near(
+    near: Sequence[C],
+    far: Sequence[C],
+    *,
+    spillover: float,
+    now: float,
+    random: Callable[[], float],
+    excluded: Collection[str] = (),
+) -> C | None:
+    """Return the better of two near candidates, unless it costs more than `spillover` times the better far one.
+
+    So near ones are used until they are busier than far ones by that ratio, and then both grow busier together.
+    """
+    here = choose(near, now=now, random=random, excluded=excluded)
+    if not far:
+        return here
+    there = choose(far, now=now, random=random, excluded=excluded)
+    if here is None or there is None:
+        return here or there
+    return here if better(here.standing(now), there.standing(now), spillover) else there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from math import inf
 
 from copydesk.routing.ewma import PeakEwma
 from copydesk.routing.score import Standing
@@ -11,20 +12,31 @@ from copydesk.routing.score import Standing
 LOAD_VALID_SECONDS = 3.0
 """A load older than this counts as unknown: at 250 ms a report, a dozen have then gone missing."""
 
+NEWS_SECONDS = 0.2
+"""Reports come every 250 ms; one is of use if no answer has told the load since the one before."""
+
 ERROR_FLOOR_MS = 1_000.0
 ERROR_CEILING_MS = 30_000.0
+
+_SMOOTHING = 0.1
+"""The weight of one answer in the mean latency: about the last twenty count."""
+
+_LATE = 2.0
+"""A deadline that passes says something of the pod if it was that many times the pod's mean latency away."""
 
 
 class Ending(enum.Enum):
     """How a request ended, as far as the pod's reputation goes.
 
-    `REFUSED` is back-pressure and `ABANDONED` our own decision: neither is the pod's failure.
+    `REFUSED` is back-pressure and `ABANDONED` our own decision: neither is the pod's failure. `EXPIRED` is a
+    deadline that passed without an answer: the client's choice too, but enough of them in a row are not.
     """
 
     ANSWERED = "answered"
     FAILED = "failed"
     REFUSED = "refused"
     ABANDONED = "abandoned"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,55 +50,101 @@ class HeardLoad:
 
 
 class Ticket:
-    """One request in flight. Finishing it is the only way that the ledger's count goes down, and works once."""
+    """One request in flight, from when it is made.
 
-    __slots__ = ("_ledger", "_open", "started_at")
+    Finishing it is the only way that the ledger's count goes down, and works once. `timed` says whether how long
+    it takes tells something of the pod; where an answer is as long as it likes, it does not.
+    """
 
-    def __init__(self, ledger: Ledger, started_at: float) -> None:
+    __slots__ = ("_ledger", "_open", "started_at", "timed")
+
+    def __init__(self, ledger: Ledger, now: float, *, timed: bool = True) -> None:
         self._ledger = ledger
         self._open = True
-        self.started_at = started_at
+        self.started_at = now
+        self.timed = timed
+        ledger._start(now, timed)
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not finished yet."""
+        return self._open
 
     def finish(self, ending: Ending, now: float) -> bool:
         """Close the ticket; a second call changes nothing and returns False."""
         if not self._open:
             return False
         self._open = False
-        self._ledger._close(ending, (now - self.started_at) * 1000.0, now)
+        self._ledger._close(ending, self.started_at, now, self.timed)
         return True
 
 
 class Ledger:
-    """The account of one pod. Times are monotonic seconds, passed in by the caller."""
+    """The account of one pod. Times are monotonic seconds, passed in by the caller.
+
+    `failures` counts those in a row, and `samples` the answers in `mean_ms`, the plain mean of recent latencies;
+    `answered_at` is when the pod last answered anything. `weight` is what part of a whole pod it counts.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_capacity",
+        "_heard",
+        "_heard_at",
+        "_latency",
+        "_load_valid",
+        "_queued",
+        "_sent_since_load",
+        "_waiting_since",
+        "answered_at",
+        "errors",
+        "failures",
+        "in_flight",
+        "mean_ms",
+        "requests",
+        "samples",
+        "weight",
+    )
 
     def __init__(self, *, tau: float = 10.0, load_valid: float = LOAD_VALID_SECONDS) -> None:
         self.in_flight = 0
         self.requests = 0
         self.errors = 0
-        self.load: HeardLoad | None = None
+        self.failures = 0
+        self.samples = 0
+        self.mean_ms = 0.0
+        self.answered_at = -inf
+        self.weight = 1.0
+        self._heard = 0
+        self._queued = 0
+        self._heard_at = -inf
         self._sent_since_load = 0
         self._capacity = 1
         self._load_valid = load_valid
         self._latency = PeakEwma(tau=tau)
+        self._awaited = 0
+        self._waiting_since = 0.0
 
-    def start(self, now: float) -> Ticket:
-        """Count a request as sent, and return the ticket that ends it."""
-        self.in_flight += 1
-        self.requests += 1
-        self._sent_since_load += 1
-        return Ticket(self, now)
-
-    def hear(self, load: HeardLoad) -> None:
-        """Take in the load that a pod reported; what was sent before it is part of it."""
-        self.load = load
-        self._capacity = max(1, load.capacity)
+    def hear(self, running: int, queued: int, capacity: int, now: float) -> None:
+        """Take in the load that a pod told; what was sent before it is part of it."""
+        self._heard = running + queued
+        self._queued = queued
+        self._capacity = capacity if capacity > 1 else 1
+        self._heard_at = now
         self._sent_since_load = 0
 
     def restart(self, capacity: int) -> None:
         """A fresh connection to a pod that runs `capacity` requests at once: what was heard before is void."""
-        self.load = None
+        self._heard_at = -inf
         self._capacity = max(1, capacity)
         self._sent_since_load = 0
+
+    @property
+    def load(self) -> HeardLoad | None:
+        """The last load that the pod told since it was connected; None before the first."""
+        if self._heard_at == -inf:
+            return None
+        return HeardLoad(self._heard - self._queued, self._queued, self._capacity, self._heard_at)
 
     @property
     def capacity(self) -> int:
@@ -97,30 +155,80 @@ class Ledger:
         """Return the peak-EWMA of latency in milliseconds, failures charged to it; None before the first."""
         return self._latency.value(now)
 
+    def outstanding(self, now: float) -> int:
+        """Return how many requests the pod has: what it told and what was sent since, or ours where that is more.
+
+        A load leaves out what is still on the wire, so it is never less than our own unanswered requests.
+        """
+        own = self.in_flight
+        if now - self._heard_at > self._load_valid:
+            return own
+        heard = self._heard + self._sent_since_load
+        return heard if heard > own else own
+
     def standing(self, now: float) -> Standing:
         """Return what the balancer compares."""
-        return Standing(self._outstanding(now), self._capacity, self._latency.value(now))
+        return (self.outstanding(now) + 1) / (self._capacity * self.weight), self._latency.value(now)
 
-    def _outstanding(self, now: float) -> int:
-        load = self.load
-        if load is None or now - load.at > self._load_valid:
-            return self.in_flight
-        # A load leaves out what is still on the wire, so it is never less than our own unanswered requests.
-        return max(load.running + load.queued + self._sent_since_load, self.in_flight)
+    def silent(self, now: float) -> float:
+        """Return for how many seconds the pod has had timed requests of ours and said nothing; 0 with none."""
+        return now - self._waiting_since if self._awaited else 0.0
 
-    def _close(self, ending: Ending, elapsed_ms: float, now: float) -> None:
+    def speak(self, now: float) -> None:
+        """Note that the pod has said something about a request, be it only a part of an answer."""
+        self.answered_at = self._waiting_since = now
+
+    def expects_news(self, now: float) -> bool:
+        """Whether no answer has told the load for a while, so that what others say of it is news."""
+        return now - self._heard_at > NEWS_SECONDS
+
+    def acquit(self) -> None:
+        """Forget the evidence against the pod: it has been acted on, and the next verdict needs new one."""
+        self.failures = 0
+        self.samples = 0
+
+    def _start(self, now: float, timed: bool) -> None:
+        self.in_flight += 1
+        self.requests += 1
+        self._sent_since_load += 1
+        if timed:
+            if not self._awaited:
+                self._waiting_since = now
+            self._awaited += 1
+
+    def _close(self, ending: Ending, started_at: float, now: float, timed: bool) -> None:
         self.in_flight -= 1
-        if ending is Ending.FAILED:
+        self._awaited -= timed
+        elapsed_ms = (now - started_at) * 1000.0
+        if ending is Ending.ANSWERED:
+            self.speak(now)
+            self.failures = 0
+            if timed:
+                self._sample(elapsed_ms, now)
+        elif ending is Ending.FAILED:
             self.errors += 1
+            self.failures += 1
+            self._waiting_since = now
             self._latency.observe(self._failure_cost(elapsed_ms, now), now)
-        elif ending is Ending.ANSWERED or self._abandoned_late(ending, elapsed_ms, now):
+        elif ending is Ending.REFUSED:
+            self.speak(now)
+        elif timed:
+            self._give_up(ending, elapsed_ms, now)
+
+    def _sample(self, elapsed_ms: float, now: float) -> None:
+        self._latency.observe(elapsed_ms, now)
+        self.samples += 1
+        weight = max(_SMOOTHING, 1.0 / self.samples)
+        self.mean_ms += weight * (elapsed_ms - self.mean_ms)
+
+    def _give_up(self, ending: Ending, elapsed_ms: float, now: float) -> None:
+        """A request that got no answer may still say that the pod is slower than thought: it had none *yet*."""
+        if elapsed_ms > (self._latency.value(now) or 0.0):
             self._latency.observe(elapsed_ms, now)
+        if ending is Ending.EXPIRED and elapsed_ms > _LATE * self.mean_ms:
+            self.failures += 1
 
     def _failure_cost(self, elapsed_ms: float, now: float) -> float:
         """Price a failure: a pod that fails in 1 ms must not look fast, and each further failure doubles it."""
         current = self._latency.value(now) or 0.0
         return max(elapsed_ms, min(ERROR_CEILING_MS, max(ERROR_FLOOR_MS, 2.0 * current)))
-
-    def _abandoned_late(self, ending: Ending, elapsed_ms: float, now: float) -> bool:
-        """Whether an abandoned request says that the pod is slower than thought: it had not answered *yet*."""
-        return ending is Ending.ABANDONED and elapsed_ms > (self._latency.value(now) or 0.0)

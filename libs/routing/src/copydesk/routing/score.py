@@ -1,34 +1,26 @@
-"""How costly one more request on a pod looks."""
+"""Which of two pods one more request costs less on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+Standing = tuple[float, float | None]
+"""A pod as the balancer sees it: how full it would be with one more request (1.0 is exactly full, more for a pod
+that is not warm yet), and its recent latency in milliseconds, None while it has answered nothing. A plain tuple,
+since two are made for each request."""
 
 LATENCY_FLOOR_MS = 1.0
 """Latencies decay towards zero while a pod idles; below this, only load tells pods apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A pod as the balancer sees it: requests it has, requests it can run at once, and its recent latency."""
+def better(first: Standing, second: Standing, ratio: float = 1.0) -> bool:
+    """Whether `first` should get the next request: unless it costs more than `ratio` times what `second` does.
 
-    outstanding: int
-    capacity: int
-    latency_ms: float | None
-
-
-def occupancy(standing: Standing) -> float:
-    """Return how full the pod would be with one more request; 1.0 is exactly full."""
-    return (standing.outstanding + 1) / standing.capacity
-
-
-def better(first: Standing, second: Standing) -> bool:
-    """Whether `first` should get the next request; on a tie it does.
-
-    The score is occupancy times latency. A pod that has answered nothing yet is taken to be as fast as the one
+    The cost is occupancy times latency. A pod that has answered nothing yet is taken to be as fast as the one
     it is compared with: neither preferred for its ignorance nor starved by it.
     """
-    if first.latency_ms is None or second.latency_ms is None:
-        return occupancy(first) <= occupancy(second)
-    first_cost = occupancy(first) * max(first.latency_ms, LATENCY_FLOOR_MS)
-    return first_cost <= occupancy(second) * max(second.latency_ms, LATENCY_FLOOR_MS)
+    occupancy, latency = first
+    other_occupancy, other_latency = second
+    if latency is None or other_latency is None:
+        return occupancy <= ratio * other_occupancy
+    cost = occupancy * (latency if latency > LATENCY_FLOOR_MS else LATENCY_FLOOR_MS)
+    other = other_occupancy * (other_latency if other_latency > LATENCY_FLOOR_MS else LATENCY_FLOOR_MS)
+    return cost <= ratio * other

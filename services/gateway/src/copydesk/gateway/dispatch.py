@@ -1,23 +1,26 @@
-"""One sentence on its way: to a pod, to another one if that fails, and back by callback.
+"""One request on its way: to a pod, to another one if that fails, and back by callback.
 
-Callbacks rather than tasks: at thousands of sentences a second a task each would cost more than the rest.
+Callbacks rather than tasks: at thousands of requests a second a task each would cost more than the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from copydesk.common.rpc import Channel, Fault, Response, Status
+from copydesk.common.rpc import Fault, Priority, Response, Status
+from copydesk.common.tasks import CorrectSentence
 from copydesk.gateway import faults
+from copydesk.gateway.attempt import Attempt
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.fleet import Fleet
-from copydesk.gateway.metrics import Metrics
+from copydesk.gateway.gate import Gate
+from copydesk.gateway.metrics import Family, Metrics
 from copydesk.gateway.pod import Pod
-from copydesk.routing import Ending, RetryBudget, Ticket
+from copydesk.gateway.routing_metrics import REFUSED_BY_BUDGET, RoutingMetrics
+from copydesk.routing import Ending, RetryBudget
 
 BOUNDED_FAULTS = frozenset({"connection_lost", "draining", "engine_unavailable"})
 """Failures that come at most once for each request in flight, so that retrying them cannot become a storm.
@@ -26,62 +29,101 @@ After the first of them the pod gets nothing more until it is ready again.
 """
 
 _TOLD_BY_THE_CHANNEL = frozenset({"connection_lost", "draining"})
+_SAID_HERE = frozenset({"connection_lost", "deadline_exceeded"})
+"""Faults that come from this end of the connection: they carry no word of the pod."""
 
 _NO_FAULT = Fault("unknown", "no reason given")
 
 _ENDINGS = {
-    Status.OK: Ending.ANSWERED,
     Status.OVERLOADED: Ending.REFUSED,
     Status.INVALID: Ending.REFUSED,
     Status.CANCELLED: Ending.ABANDONED,
     # The deadline is the client's: a short one says nothing about the pod, but the time it had taken counts.
-    Status.DEADLINE_EXCEEDED: Ending.ABANDONED,
+    Status.DEADLINE_EXCEEDED: Ending.EXPIRED,
 }
 
+_ELSEWHERE = frozenset({Status.UNAVAILABLE, Status.OVERLOADED, Status.INTERNAL})
+"""What one pod says that another may not say."""
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+_SENTENCE = msgspec.msgpack.encode(CorrectSentence(""))[:-1]
+"""How the payload of a sentence to correct begins. These are much of a length: how long one takes says
+something of its pod. How long a text takes to write is up to the text."""
+
+
+class Delivery(msgspec.Struct, frozen=True):
     """A pod's answer: the payload as it came, and the digest of the weights that made it."""
 
     payload: msgspec.Raw
     digest: str
 
 
+OnDone = Callable[[Delivery | ApiError], None]
+OnChunk = Callable[[msgspec.Raw], None]
+
+
 class Dispatcher:
-    """Sends sentences to the fleet; when no pod is ready, waits `endpoint_wait` seconds for one."""
+    """Sends requests to the fleet; when no pod is ready, waits `endpoint_wait` seconds for one."""
 
     def __init__(self, fleet: Fleet, budget: RetryBudget, metrics: Metrics, *, endpoint_wait: float) -> None:
         self.fleet = fleet
         self.budget = budget
         self.metrics = metrics
         self.endpoint_wait = endpoint_wait
+        self.routing = RoutingMetrics()
+        self.gate = Gate(fleet, self.routing)
         self.loop = asyncio.get_running_loop()
+        fleet.on_refresh = self._on_refresh
+        metrics.include(self._families)
 
-    def submit(self, payload: bytes, deadline: float, on_done: Callable[[Delivery | ApiError], None]) -> Dispatch:
-        """Start one sentence; `deadline` is in the loop's time.
+    def submit(
+        self,
+        payload: bytes,
+        deadline: float,
+        on_done: OnDone,
+        *,
+        priority: Priority = Priority.INTERACTIVE,
+        on_chunk: OnChunk | None = None,
+    ) -> Dispatch:
+        """Start one request, a msgpack `Task`; `deadline` is in the loop's time.
 
         `on_done` is called exactly once and never from within this call; after `Dispatch.cancel` it is not called.
+        `on_chunk` is called before it with each part of the answer as it comes. When the fleet is full the request
+        waits for its turn, batch work behind interactive work; what then cannot be in time is refused.
         """
-        self.budget.request(self.loop.time())
-        dispatch = Dispatch(self, payload, deadline, on_done)
-        dispatch.start()
+        now = self.loop.time()
+        self.budget.request(now)
+        dispatch = Dispatch(self, payload, deadline, on_done, priority, on_chunk)
+        if self.gate.enter():
+            dispatch.start(now)
+        else:
+            dispatch.queue_up(now)
         return dispatch
+
+    def _families(self) -> Iterable[Family]:
+        gate = self.gate
+        return self.routing.families(self.fleet, underway=gate.underway, queued=len(gate.queue))
+
+    def _on_refresh(self) -> None:
+        self.gate.refresh(self.loop.time())
 
 
 class Dispatch:
-    """One sentence underway. `_release` is the one place where its pod's count of requests in flight goes down."""
+    """One request underway: at the gate, waiting for a pod, or on one pod, or (hedged) on two."""
 
     __slots__ = (
-        "_channel",
+        "_attempts",
         "_deadline",
         "_dispatcher",
         "_done",
+        "_entered",
+        "_hedge",
         "_last",
+        "_on_chunk",
         "_on_done",
         "_payload",
-        "_pod",
-        "_request_id",
-        "_ticket",
+        "_priority",
+        "_streaming",
+        "_timed",
         "_timer",
         "_tried",
         "_wait_until",
@@ -93,39 +135,92 @@ class Dispatch:
         dispatcher: Dispatcher,
         payload: bytes,
         deadline: float,
-        on_done: Callable[[Delivery | ApiError], None],
+        on_done: OnDone,
+        priority: Priority,
+        on_chunk: OnChunk | None,
     ) -> None:
         self._dispatcher = dispatcher
         self._payload = payload
         self._deadline = deadline
         self._on_done = on_done
-        self._done = False
+        self._priority = priority
+        self._on_chunk = on_chunk
+        self._timed = payload.startswith(_SENTENCE)
+        self._done = self._entered = self._streaming = False
+        self._attempts: list[Attempt] = []
         self._tried: tuple[str, ...] = ()
         self._last: ApiError | None = None
-        self._pod: Pod | None = None
-        self._channel: Channel | None = None
-        self._ticket: Ticket | None = None
-        self._request_id = 0
         self._waiter: object | None = None
         self._wait_until: float | None = None
         self._timer: asyncio.Handle | None = None
+        self._hedge: asyncio.Handle | None = None
 
-    def start(self) -> None:
-        """Make the first attempt."""
-        if self._deadline <= self._dispatcher.loop.time():
-            self._timer = self._dispatcher.loop.call_soon(self._finish, faults.deadline_exceeded())
+    def start(self, now: float) -> None:
+        """Make the first attempt; the gate has been passed."""
+        self._entered = True
+        if self._deadline <= now:
+            self._finish_soon(faults.deadline_exceeded())
             return
         self._send_or_wait()
 
-    def cancel(self) -> None:
-        """Give the sentence up; its pod is told."""
-        if self._done:
+    def queue_up(self, now: float) -> None:
+        """Wait at the gate, unless that is in vain."""
+        if self._deadline <= now:
+            self._finish_soon(faults.deadline_exceeded())
             return
-        self._done = True
+        refusal = self._dispatcher.gate.wait(self, self._priority, self._deadline, now)
+        if refusal is not None:
+            self._finish_soon(refusal)
+        else:
+            self._timer = self._dispatcher.loop.call_at(self._deadline, self._expire_at_gate)
+
+    def admitted(self) -> None:
+        """The gate is open."""
         self._stop_waiting()
-        if self._channel is not None:
-            self._channel.cancel(self._request_id)
-        self._release(Ending.ABANDONED)
+        self.start(self._dispatcher.loop.time())
+
+    def refused(self, error: ApiError) -> None:
+        """The gate stays shut."""
+        self._stop_waiting()
+        self._finish_soon(error)
+
+    def cancel(self) -> None:
+        """Give the request up; its pod is told."""
+        if not self._done:
+            self._end()
+
+    def on_reply(self, attempt: Attempt, response: Response) -> None:
+        """An attempt has come to its end."""
+        dispatcher = self._dispatcher
+        now = dispatcher.loop.time()
+        dispatcher.metrics.sentence(response.status)
+        self._attempts.remove(attempt)
+        if response.status is Status.OK:
+            attempt.pod.hear(response.load, now)
+            attempt.close(Ending.ANSWERED, now)
+            if self._timed:
+                dispatcher.fleet.health.observe((now - attempt.started_at) * 1000.0)
+            self._finish(Delivery(response.payload, attempt.digest))
+        else:
+            self._on_fault(attempt, response, response.fault or _NO_FAULT, now)
+
+    def on_part(self, attempt: Attempt, part: msgspec.Raw) -> None:
+        """A part of the answer: from now on no other pod will do."""
+        now = self._dispatcher.loop.time()
+        attempt.pod.ledger.speak(now)
+        if not self._streaming:
+            self._streaming = True
+            self._stop_hedging()
+            for other in [other for other in self._attempts if other is not attempt]:
+                self._attempts.remove(other)
+                other.cancel(now)
+        if self._on_chunk is not None:
+            self._on_chunk(part)
+
+    def on_silence(self, attempt: Attempt) -> None:
+        """The pod has been ejected because it hangs: see whether another one is faster, and cling to neither."""
+        if attempt.open:
+            self._try_beside("silence")
 
     def _send_or_wait(self) -> None:
         pod = self._dispatcher.fleet.pick(self._tried)
@@ -135,13 +230,41 @@ class Dispatch:
             self._send(pod)
 
     def _send(self, pod: Pod) -> None:
-        now = self._dispatcher.loop.time()
-        assert pod.channel is not None
+        dispatcher = self._dispatcher
+        now = dispatcher.loop.time()
         self._tried += (pod.id,)
-        self._pod, self._channel = pod, pod.channel
-        self._ticket = pod.ledger.start(now)
-        remaining_ms = max(1, int((self._deadline - now) * 1000))
-        self._request_id = pod.channel.send(self._payload, deadline_ms=remaining_ms, on_reply=self._on_reply)
+        attempt = Attempt(
+            self,
+            pod,
+            self._payload,
+            deadline=self._deadline,
+            now=now,
+            timed=self._timed,
+            priority=self._priority,
+            parts=self._on_chunk is not None,
+        )
+        self._attempts.append(attempt)
+        if dispatcher.fleet.balancing.hedge and self._hedge is None:
+            self._arm_hedge()
+
+    def _arm_hedge(self) -> None:
+        after = self._dispatcher.fleet.health.hedge_after
+        if after is not None and self._timed and len(self._tried) == 1:
+            self._hedge = self._dispatcher.loop.call_later(after, self._try_beside, "slow")
+
+    def _try_beside(self, reason: str) -> None:
+        """Ask one other pod as well, if there is one and the budget allows it; the first to answer wins."""
+        dispatcher = self._dispatcher
+        if self._done or self._streaming or not self._attempts or len(self._tried) > 1:
+            return
+        other = dispatcher.fleet.pick(self._tried)
+        if other is None:
+            return
+        if not dispatcher.budget.try_spend(dispatcher.loop.time()):
+            dispatcher.routing.hedge(REFUSED_BY_BUDGET)
+            return
+        dispatcher.routing.hedge(reason)
+        self._send(other)
 
     def _wait(self) -> None:
         dispatcher = self._dispatcher
@@ -161,6 +284,9 @@ class Dispatch:
         else:
             self._finish(self._last or faults.no_endpoints(self._dispatcher.endpoint_wait))
 
+    def _expire_at_gate(self) -> None:
+        self._finish(faults.deadline_exceeded())
+
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -169,71 +295,85 @@ class Dispatch:
             self._dispatcher.fleet.forget(self._waiter)
             self._waiter = None
 
-    def _on_reply(self, response: Response) -> None:
-        pod, channel = self._pod, self._channel
-        assert pod is not None
-        assert channel is not None
-        fault = response.fault or _NO_FAULT
-        if fault.code not in ("connection_lost", "deadline_exceeded"):
-            pod.hear(response.load)
-        self._dispatcher.metrics.sentence(response.status)
+    def _stop_hedging(self) -> None:
+        if self._hedge is not None:
+            self._hedge.cancel()
+            self._hedge = None
+
+    def _on_fault(self, attempt: Attempt, response: Response, fault: Fault, now: float) -> None:
+        pod, status = attempt.pod, response.status
+        if fault.code not in _SAID_HERE:
+            pod.hear(response.load, now)
         draining = fault.code == "draining"
-        self._release(Ending.REFUSED if draining else _ENDINGS.get(response.status, Ending.FAILED))
-        if response.status is Status.OK:
-            self._finish(Delivery(response.payload, channel.peer.digest))
-        elif response.status is Status.UNAVAILABLE:
-            self._on_unavailable(pod, fault)
-        elif response.status is Status.OVERLOADED:
-            self._on_overloaded(fault)
-        else:
-            self._finish(_error(response.status, fault))
-
-    def _on_unavailable(self, pod: Pod, fault: Fault) -> None:
-        self._last = faults.pod_unavailable(fault.message)
-        if fault.code not in _TOLD_BY_THE_CHANNEL:
+        attempt.close(Ending.REFUSED if draining else _ENDINGS.get(status, Ending.FAILED), now)
+        self._last = _error(status, fault)
+        if status is Status.UNAVAILABLE and fault.code not in _TOLD_BY_THE_CHANNEL:
             pod.doubt()
-        if self._may_retry("unavailable", bounded=fault.code in BOUNDED_FAULTS):
-            self._send_or_wait()
-        else:
+        self._dispatcher.fleet.on_failure(pod)
+        if status not in _ELSEWHERE:
             self._finish(self._last)
+        elif not self._attempts:
+            self._retry(status, fault)
 
-    def _on_overloaded(self, fault: Fault) -> None:
-        """Try one other pod; when there is none, or it is full too, the client is told at once."""
+    def _retry(self, status: Status, fault: Fault) -> None:
+        """Try one other pod. Only where a pod cannot work at all is it worth to wait for another one."""
+        assert self._last is not None
+        patient = status is Status.UNAVAILABLE
         other = self._dispatcher.fleet.pick(self._tried)
-        if other is not None and self._may_retry("overloaded", bounded=False):
-            self._send(other)
+        if (other is None and not patient) or not self._may_retry(status, bounded=fault.code in BOUNDED_FAULTS):
+            self._finish(self._last)
+        elif other is None:
+            self._wait()
         else:
-            self._finish(faults.overloaded(fault.retry_after_ms))
+            self._send(other)
 
-    def _may_retry(self, reason: str, *, bounded: bool) -> bool:
-        now = self._dispatcher.loop.time()
-        if len(self._tried) > 1 or self._deadline <= now:
+    def _may_retry(self, status: Status, *, bounded: bool) -> bool:
+        dispatcher = self._dispatcher
+        now = dispatcher.loop.time()
+        if self._done or self._streaming or len(self._tried) > 1 or self._deadline <= now:
             return False
-        budget = self._dispatcher.budget
         if bounded:
-            budget.overdraw(now)
-        elif not budget.try_spend(now):
-            self._dispatcher.metrics.retry("refused_by_budget")
+            dispatcher.budget.overdraw(now)
+        elif not dispatcher.budget.try_spend(now):
+            dispatcher.metrics.retry("refused_by_budget")
             return False
-        self._dispatcher.metrics.retry(reason)
+        dispatcher.metrics.retry(status.name.lower())
         return True
 
-    def _release(self, ending: Ending) -> None:
-        ticket, pod = self._ticket, self._pod
-        self._ticket = self._pod = self._channel = None
-        if ticket is not None and pod is not None:
-            ticket.finish(ending, self._dispatcher.loop.time())
-            pod.request_ended()
+    def _finish_soon(self, outcome: ApiError) -> None:
+        self._timer = self._dispatcher.loop.call_soon(self._finish, outcome)
 
     def _finish(self, outcome: Delivery | ApiError) -> None:
         if not self._done:
-            self._done = True
+            self._end()
             self._on_done(outcome)
+
+    def _end(self) -> None:
+        """Come to the end: nothing of the request is left anywhere."""
+        self._done = True
+        if self._timer is not None or self._waiter is not None:
+            self._stop_waiting()
+        if self._hedge is not None:
+            self._stop_hedging()
+        if self._attempts:
+            attempts, self._attempts = self._attempts, []
+            now = self._dispatcher.loop.time()
+            for attempt in attempts:
+                attempt.cancel(now)
+        gate = self._dispatcher.gate
+        if self._entered:
+            gate.leave()
+        else:
+            gate.withdraw(self)
 
 
 def _error(status: Status, fault: Fault) -> ApiError:
     if status is Status.DEADLINE_EXCEEDED:
         return faults.deadline_exceeded()
     if status is Status.INVALID:
-        return faults.bad_request("refused_by_model", f"The model refused a sentence: {fault.message}.")
+        return faults.PodRefusal(fault.code, fault.message, fault.parameter)
+    if status is Status.UNAVAILABLE:
+        return faults.pod_unavailable(fault.message)
+    if status is Status.OVERLOADED:
+        return faults.overloaded(fault.retry_after_ms)
     return faults.inference_failed(fault.message)

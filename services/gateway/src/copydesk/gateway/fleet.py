@@ -2,41 +2,91 @@
 
 Membership comes from discovery's snapshots alone. When none come, because NATS or discovery is gone, the last one
 stays in force for as long as it takes: running gateways keep serving with running pods.
+
+Choosing happens for each request, everything else ten times a second or when something changes: who is in the
+aperture, who is ejected, who is near. So a choice looks at two pods and at nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from math import inf
 
-from copydesk.common.messages import Endpoint, EndpointsSnapshot
+from copydesk.common.messages import Endpoint, EndpointsSnapshot, LoadReport
 from copydesk.common.telemetry import get_logger
+from copydesk.gateway.balancing import Balancing
+from copydesk.gateway.health import Health
 from copydesk.gateway.pod import Dialling, Pod
-from copydesk.routing import Held, Verdict, choose, hear, judge
+from copydesk.routing import (
+    Held,
+    Member,
+    Reason,
+    Verdict,
+    allowance,
+    aperture,
+    choose,
+    choose_near,
+    hear,
+    judge,
+    resize,
+    usable,
+)
 
 RETIRE_SECONDS = 60.0
 """How long a pod that left the membership may still answer what it has: the default deadline."""
+
+REVIEW_SECONDS = 0.1
+"""How often the fleet is reviewed: a twentieth of the time within which a pod that hangs is to be found out."""
+
+STALLED_REVIEWS = 3.0
+"""A review that comes so many times too late says that this process stood still, and its evidence nothing."""
+
+RESIZE_SECONDS = 2.0
+"""How long the pods of a new aperture have to connect before it is looked at again: a connection's timeout."""
 
 _log = get_logger(__name__)
 
 
 class Fleet:
-    """Every pod of one model, the eligible ones among them, and those who wait for one."""
+    """Every pod of one model, those of them that this gateway uses, and those who wait for one.
 
-    def __init__(self, dialling: Dialling) -> None:
+    `eligible` are the pods of the aperture that can take work; of these `near` and `far` are those that are chosen
+    from: not ejected, unless that is `panic`, in this gateway's zone and not. `allowance` is how many requests
+    this gateway may have at pods. `on_refresh` is called whenever any of this may have changed.
+    """
+
+    def __init__(self, dialling: Dialling, balancing: Balancing | None = None) -> None:
+        self.balancing = balancing or Balancing()
+        self.health = Health(self.balancing.outliers)
         self.pods: dict[str, Pod] = {}
         self.eligible: list[Pod] = []
+        self.near: list[Pod] = []
+        self.far: list[Pod] = []
+        self.panic = False
+        self.allowance = 0
+        self.aperture_size = self.balancing.aperture
         self.digest = ""
+        self.on_refresh: Callable[[], None] | None = None
         self._dialling = dialling
+        self._random = dialling.random
         self._loop = asyncio.get_running_loop()
         self._held: Held | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._waiters: dict[object, Callable[[], None]] = {}
+        self._reports: dict[str, tuple[float, int]] = {}
+        self._reviewed_at = self._resized_at = self._loop.time()
+        self._reviewer = self._loop.call_later(REVIEW_SECONDS, self._on_tick)
 
     @property
     def model(self) -> str:
         """The name of the model that these pods serve."""
         return self._dialling.model
+
+    @property
+    def capacity(self) -> int:
+        """How many requests the pods that are chosen from run at once, as far as they have told."""
+        return sum(pod.ledger.capacity for pod in (*self.near, *self.far))
 
     def apply(self, snapshot: EndpointsSnapshot) -> None:
         """Take over a snapshot, unless a newer one is in force or it is for another model.
@@ -47,6 +97,7 @@ class Fleet:
         if snapshot.model != self.model:
             return
         now = self._loop.time()
+        first = self._held is None
         verdict = judge(self._held, snapshot.epoch, snapshot.generation, now)
         self._held = hear(self._held, snapshot.epoch, snapshot.generation, now)
         if verdict is not Verdict.APPLY:
@@ -54,11 +105,41 @@ class Fleet:
         if not snapshot.endpoints and self.pods:
             _log.warning("empty_snapshot_ignored", epoch=snapshot.epoch, generation=snapshot.generation)
             return
-        self._replace({endpoint.id: endpoint for endpoint in snapshot.endpoints})
+        # What was there before this gateway has been warmed up by others.
+        self._replace({endpoint.id: endpoint for endpoint in snapshot.endpoints}, born_at=-inf if first else None)
+
+    def hear_report(self, report: LoadReport) -> None:
+        """Take in what a pod tells all gateways of its load, if no answer to this one has told it lately.
+
+        Clocks are not compared: NATS holds nothing back that was sent before it was connected, and a late or
+        repeated report has a sequence that is not new.
+        """
+        pod = self.pods.get(report.pod)
+        if pod is None or not pod.connected or report.model != self.model:
+            return
+        started_at, sequence = self._reports.get(report.pod, (0.0, 0))
+        if report.started_at == started_at and report.sequence <= sequence:
+            return
+        self._reports[report.pod] = (report.started_at, report.sequence)
+        now = self._loop.time()
+        if pod.ledger.expects_news(now):
+            pod.ledger.hear(report.running, report.queued, report.capacity, now)
 
     def pick(self, excluded: Collection[str] = ()) -> Pod | None:
         """Choose an eligible pod whose id is not excluded; None if there is none."""
-        return choose(self.eligible, now=self._loop.time(), random=self._dialling.random, excluded=excluded)
+        now = self._loop.time()
+        chosen = choose_near(
+            self.near,
+            self.far,
+            spillover=self.balancing.spillover,
+            now=now,
+            random=self._random,
+            excluded=excluded,
+        )
+        if chosen is None and excluded:
+            # One that is ejected is better than none.
+            chosen = choose(self.eligible, now=now, random=self._random, excluded=excluded)
+        return chosen
 
     def wait(self, callback: Callable[[], None]) -> object:
         """Have `callback` called once when the set of eligible pods has grown; returns a key for `forget`."""
@@ -70,27 +151,51 @@ class Fleet:
         """Withdraw a `wait`."""
         self._waiters.pop(key, None)
 
+    def on_failure(self, pod: Pod) -> None:
+        """A pod has failed a request; if it is one too many, it is ejected now rather than at the next review."""
+        if pod.ledger.failures >= self.balancing.outliers.failures and not self.health.ejected(pod.id):
+            self._review(self._loop.time())
+
     async def close(self) -> None:
         """Disconnect from every pod at once."""
+        self._reviewer.cancel()
         for pod in tuple(self.pods.values()):
             self._retire(pod, 0.0)
         self._refresh()
         if self._retiring:
             await asyncio.wait(self._retiring)
 
-    def _replace(self, wanted: dict[str, Endpoint]) -> None:
+    def _replace(self, wanted: dict[str, Endpoint], *, born_at: float | None) -> None:
         for pod in tuple(self.pods.values()):
             endpoint = wanted.get(pod.id)
             if endpoint is None or _address(endpoint) != _address(pod.endpoint):
                 self._retire(pod, RETIRE_SECONDS)
+                self._reports.pop(pod.id, None)
         for endpoint in wanted.values():
             known = self.pods.get(endpoint.id)
             if known is not None:
                 known.update(endpoint)
             else:
-                self.pods[endpoint.id] = Pod(endpoint, self._dialling, self._on_change)
+                self.pods[endpoint.id] = Pod(endpoint, self._dialling, self._on_change, born_at=born_at)
+        self._engage()
         self._refresh()
         self._log_membership()
+
+    def _engage(self) -> None:
+        """Connect to the pods of the aperture, and disconnect from others when they have answered."""
+        wanted = set(self._aperture(self.aperture_size))
+        for pod in tuple(self.pods.values()):
+            if pod.id in wanted:
+                pod.engage()
+            elif pod.engaged:
+                self._retire(pod, RETIRE_SECONDS)
+                self.pods[pod.id] = Pod(
+                    pod.endpoint, self._dialling, self._on_change, ledger=pod.ledger, born_at=pod.born_at
+                )
+
+    def _aperture(self, size: int) -> tuple[str, ...]:
+        members = [Member(pod.id, pod.endpoint.zone) for pod in self.pods.values()]
+        return aperture(self.balancing.identity, self.balancing.zone, members, size)
 
     def _retire(self, pod: Pod, timeout: float) -> None:
         del self.pods[pod.id]
@@ -106,11 +211,49 @@ class Fleet:
             self._log_membership()
 
     def _log_membership(self) -> None:
-        _log.info("membership", pods=len(self.pods), eligible=len(self.eligible))
+        _log.info("membership", pods=len(self.pods), aperture=self.aperture_size, eligible=len(self.eligible))
+
+    def _on_tick(self) -> None:
+        now = self._loop.time()
+        stalled = now - self._reviewed_at > STALLED_REVIEWS * REVIEW_SECONDS
+        self._reviewed_at = now
+        self._reviewer = self._loop.call_later(REVIEW_SECONDS, self._on_tick)
+        if self.pods and not stalled:
+            self._review(now)
+            self._resize(now)
+
+    def _review(self, now: float) -> None:
+        engaged = [pod for pod in self.pods.values() if pod.engaged]
+        verdicts = self.health.review(engaged, now)
+        self._refresh()
+        for name, reason in verdicts.ejected:
+            if reason is Reason.SILENCE:
+                for request in tuple(self.pods[name].underway):
+                    request.on_silence()
+
+    def _resize(self, now: float) -> None:
+        base = self.balancing.aperture
+        if now - self._resized_at < RESIZE_SECONDS or (len(self.pods) <= base and self.aperture_size == base):
+            return
+        well = {pod.id for pod in self.eligible if not self.health.ejected(pod.id)}
+        in_base = well.intersection(self._aperture(base))
+        size = resize(
+            self.aperture_size, base, usable=len(well), usable_in_base=len(in_base), total=len(self.pods)
+        )
+        self._resized_at = now
+        if size != self.aperture_size:
+            _log.warning("aperture_resized", before=self.aperture_size, size=size, usable=len(well))
+            self.aperture_size = size
+            self._engage()
+            self._refresh()
 
     def _refresh(self) -> None:
         before = len(self.eligible)
         self.eligible = [pod for pod in self.pods.values() if pod.eligible]
+        now = self._loop.time()
+        for pod in self.eligible:
+            pod.warm_up(now, self.balancing.slow_start)
+        self._choose_from(now)
         for pod in self.eligible:
             if pod.channel is not None and pod.channel.peer.digest:
                 self.digest = pod.channel.peer.digest
@@ -118,7 +261,22 @@ class Fleet:
             waiters, self._waiters = self._waiters, {}
             for callback in waiters.values():
                 callback()
+        if self.on_refresh is not None:
+            self.on_refresh()
+
+    def _choose_from(self, now: float) -> None:
+        ids, panic = usable([pod.id for pod in self.eligible], self.health.outliers.ejected)
+        if panic is not self.panic:
+            self.panic = panic
+            _log.warning("panic" if panic else "panic_over", eligible=len(ids))
+        used = [self.pods[id_] for id_ in ids]
+        zone = self.balancing.zone
+        near = [pod for pod in used if not zone or pod.endpoint.zone == zone]
+        far = [pod for pod in used if zone and pod.endpoint.zone != zone]
+        self.near, self.far = (near, far) if near else (far, near)
+        others = sum(pod.ledger.outstanding(now) - pod.ledger.in_flight for pod in used)
+        self.allowance = allowance(self.capacity, len(used), others, overcommit=self.balancing.overcommit)
 
 
-def _address(endpoint: Endpoint) -> tuple[str, int]:
-    return endpoint.host, endpoint.port
+def _address(endpoint: Endpoint) -> tuple[str, int, str]:
+    return endpoint.host, endpoint.port, endpoint.protocol

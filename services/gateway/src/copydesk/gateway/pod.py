@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from copydesk.common.backoff import backoff_seconds
-from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.common.rpc import Channel, Load, RpcConnectError, RpcHandshakeError, RpcPingError, TcpAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.routing import HeardLoad, Ledger, Standing
+from copydesk.gateway.http_pod.channel import HttpChannel
+from copydesk.gateway.link import Link
+from copydesk.routing import Conduct, Ledger, warmth
 
 FIRST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 2.0
@@ -34,32 +37,56 @@ class Dialling:
     keepalive_timeout: float = 5.0
 
 
+class Underway(Protocol):
+    """A request that a pod has and has not answered yet."""
+
+    @property
+    def started_at(self) -> float:
+        """When it was sent, in the event loop's time."""
+
+    def on_silence(self) -> None:
+        """The pod is taken for hung: look for another one."""
+
+
 class Pod:
-    """A pod that is kept connected while it is in the membership.
+    """A pod of the membership, which is kept connected once it is engaged.
 
     It is eligible for new work while discovery says it is ready, the connection stands, and the pod itself has
     neither announced that it drains nor said that it is not ready. `on_change` is called whenever that may have
-    changed.
+    changed. `underway` are its requests of ours, the oldest first; `born_at` is when it first was eligible, in the
+    event loop's time (None until then; minus infinity: before this gateway's time).
     """
 
-    def __init__(self, endpoint: Endpoint, dialling: Dialling, on_change: Callable[[Pod], None]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        dialling: Dialling,
+        on_change: Callable[[Pod], None],
+        *,
+        ledger: Ledger | None = None,
+        born_at: float | None = None,
+    ) -> None:
+        self.id = endpoint.id
         self.endpoint = endpoint
-        self.ledger = Ledger()
-        self.channel: Channel | None = None
+        self.ledger = ledger or Ledger()
+        self.standing = self.ledger.standing
+        self.channel: Link | None = None
         self.reported = EndpointState.WARMING
         self.retired = False
+        self.born_at = born_at
+        self.underway: dict[Underway, None] = {}
         self._dialling = dialling
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._nudged = asyncio.Event()
         self._idle = asyncio.Event()
         self._answers = 0
-        self._keeper = self._loop.create_task(self._keep_connected(), name=f"pod {endpoint.id}")
+        self._keeper: asyncio.Task[None] | None = None
 
     @property
-    def id(self) -> str:
-        """The pod's name in the membership."""
-        return self.endpoint.id
+    def engaged(self) -> bool:
+        """Whether the pod is kept connected."""
+        return self._keeper is not None
 
     @property
     def connected(self) -> bool:
@@ -79,22 +106,38 @@ class Pod:
             and self.reported is EndpointState.READY
         )
 
-    def standing(self, now: float) -> Standing:
-        """How the pod compares with others, for the balancer."""
-        return self.ledger.standing(now)
+    def engage(self) -> None:
+        """Connect, and stay connected."""
+        if self._keeper is None:
+            self._keeper = self._loop.create_task(self._keep_connected(), name=f"pod {self.id}")
+
+    def conduct(self, now: float) -> Conduct:
+        """The evidence on which the pod is judged."""
+        ledger = self.ledger
+        return Conduct(
+            self.id, ledger.failures, ledger.mean_ms, ledger.samples, ledger.silent(now), ledger.answered_at
+        )
+
+    def warm_up(self, now: float, seconds: float) -> None:
+        """Have the pod count as much as its age is worth; it takes `seconds` to count in full."""
+        if self.born_at is None and self.eligible:
+            self.born_at = now
+        self.ledger.weight = warmth(now - (now if self.born_at is None else self.born_at), seconds)
 
     def update(self, endpoint: Endpoint) -> None:
         """Take over what discovery says now; the address must be the same."""
         changed = endpoint.state is not self.endpoint.state
+        if 0.0 < self.endpoint.started_at != endpoint.started_at:
+            self.born_at = None  # another run of the pod, cold again
         self.endpoint = endpoint
         if changed:
             self._nudged.set()
             self._on_change(self)
 
-    def hear(self, load: Load) -> None:
+    def hear(self, load: Load, now: float) -> None:
         """Take in the load that came with an answer."""
         self._answers += 1
-        self.ledger.hear(HeardLoad(load.running, load.queued, load.capacity, self._loop.time()))
+        self.ledger.hear(load.running, load.queued, load.capacity, now)
 
     def doubt(self) -> None:
         """The pod itself says it cannot work: leave it alone until a ping says otherwise."""
@@ -103,18 +146,19 @@ class Pod:
 
     def request_ended(self) -> None:
         """Tell a retired pod that it may be one request closer to its end."""
-        if self.retired and self.ledger.in_flight == 0:
+        if self.retired and not self.underway:
             self._idle.set()
 
     async def retire(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for what is in flight, then disconnect; set `retired` before."""
-        if self.ledger.in_flight:
+        if self.underway:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self._idle.wait()
-        self._keeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._keeper
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
         if self.channel is not None:
             await self.channel.close()
 
@@ -132,18 +176,10 @@ class Pod:
                 backoff_seconds(attempt, first=FIRST_RETRY_SECONDS, cap=LONGEST_RETRY_SECONDS, share=share)
             )
 
-    async def _open(self, attempt: int) -> Channel | None:
+    async def _open(self, attempt: int) -> Link | None:
         dialling = self._dialling
-        address = TcpAddress(self.endpoint.host, self.endpoint.port)
         try:
-            channel = await Channel.open(
-                address,
-                name=dialling.name,
-                token=dialling.token,
-                timeout=dialling.connect_timeout,
-                on_drain=self._on_drain,
-                on_close=self._on_close,
-            )
+            channel = await self._dial()
         except (RpcConnectError, RpcHandshakeError) as error:
             log = _log.warning if attempt == 0 else _log.debug
             log("pod_unreachable", pod=self.id, error=str(error), attempt=attempt)
@@ -155,14 +191,35 @@ class Pod:
         self._adopt(channel)
         return channel
 
-    def _adopt(self, channel: Channel) -> None:
+    async def _dial(self) -> Link:
+        endpoint, dialling = self.endpoint, self._dialling
+        address = TcpAddress(endpoint.host, endpoint.port)
+        if endpoint.protocol is EndpointProtocol.OPENAI:
+            return await HttpChannel.open(
+                address,
+                model=dialling.model,
+                token=dialling.token,
+                timeout=dialling.connect_timeout,
+                capacity=endpoint.capacity,
+                on_close=self._on_close,
+            )
+        return await Channel.open(
+            address,
+            name=dialling.name,
+            token=dialling.token,
+            timeout=dialling.connect_timeout,
+            on_drain=self._on_drain,
+            on_close=self._on_close,
+        )
+
+    def _adopt(self, channel: Link) -> None:
         self.channel = channel
         self.reported = channel.peer.state
         self.ledger.restart(channel.peer.capacity)
         _log.info("pod_connected", pod=self.id, address=str(channel.address), state=self.reported.value)
         self._on_change(self)
 
-    async def _watch(self, channel: Channel) -> None:
+    async def _watch(self, channel: Link) -> None:
         """Ping the pod while nothing is heard from it; return once the connection is gone."""
         while not channel.closed:
             answers = self._answers
@@ -178,7 +235,7 @@ class Pod:
                     _log.warning("pod_silent", pod=self.id, error=str(error))
                     await channel.close()
                 return
-            self.hear(pong.load)
+            self.hear(pong.load, self._loop.time())
             self._report(pong.state)
 
     async def _pause(self, seconds: float) -> None:
@@ -193,11 +250,11 @@ class Pod:
             self.reported = state
             self._on_change(self)
 
-    def _on_drain(self, _channel: Channel) -> None:
+    def _on_drain(self, _channel: Link) -> None:
         _log.info("pod_draining", pod=self.id)
         self._on_change(self)
 
-    def _on_close(self, channel: Channel) -> None:
+    def _on_close(self, channel: Link) -> None:
         _log.info("pod_disconnected", pod=self.id, in_flight=channel.in_flight)
         self._nudged.set()
         self._on_change(self)

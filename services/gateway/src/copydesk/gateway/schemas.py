@@ -134,8 +134,11 @@ class Health(msgspec.Struct, frozen=True):
 class PodBody(msgspec.Struct, frozen=True, kw_only=True):
     """A pod as this gateway sees it.
 
-    `state` is ready, warming, draining or disconnected; `eligible` says whether the gateway sends it new work.
-    `running` and `queued` are the pod's own word (null until it has told), the rest is this gateway's count.
+    `state` is ready, ejected, warming, draining, disconnected or unused (by this gateway, which uses others);
+    `eligible` says whether the gateway can send it new work. `running` and `queued` are the pod's own word (null
+    until it has told), the rest is this gateway's count. `ewma_ms` is the latency that it is chosen by, `mean_ms`
+    the plain mean of recent answers, `weight` what part of a full share it gets as long as it is new. While it is
+    ejected, `ejected` says why, and `ejected_ms` for how much longer.
     """
 
     id: str
@@ -149,12 +152,21 @@ class PodBody(msgspec.Struct, frozen=True, kw_only=True):
     queued: int | None
     capacity: int
     ewma_ms: float | None
+    mean_ms: float | None
+    weight: float
+    ejected: str | None
+    ejected_ms: int
     requests: int
     errors: int
 
 
 class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the pods."""
+    """Sums over the pods, and what is done with them.
+
+    `ejected` counts the pods that are left alone for now, unless that is `panic`: more than half would be, and all
+    are used. `aperture` is how many pods this gateway connects to, `allowance` how many sentences it may have at
+    them, `underway` how many it has or tries to place, `queued` how many wait until it may.
+    """
 
     pods: int
     eligible: int
@@ -163,6 +175,15 @@ class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     errors: int
     retries: int
+    hedges: int
+    shed: int
+    ejected: int
+    ejections: int
+    panic: bool
+    aperture: int
+    allowance: int
+    underway: int
+    queued: int
 
 
 class FleetBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
-from collections import Counter
+import time
 
 from copydesk.common.bus import Bus
-from copydesk.common.messages import EndpointsSnapshot, endpoints_subject
+from copydesk.common.messages import (
+    EndpointsSnapshot,
+    LoadReport,
+    ScaleDecision,
+    endpoints_subject,
+    load_subject,
+    scale_subject,
+)
 from copydesk.gateway.correction import Corrector
 from copydesk.gateway.dispatch import Dispatcher
+from copydesk.gateway.entrance import Entrance
 from copydesk.gateway.fleet import Fleet
+from copydesk.gateway.history import History
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.pod import Dialling
 from copydesk.gateway.schemas import FleetBody
 from copydesk.gateway.settings import GatewaySettings
-from copydesk.gateway.view import fleet_body, pod_state
+from copydesk.gateway.view import fleet_body, pod_states
 from copydesk.routing import RetryBudget
+
+HISTORY_SECONDS = 1.0
 
 
 class Gateway:
@@ -27,45 +39,60 @@ class Gateway:
         self.settings = settings
         self.metrics = Metrics()
         self.lifecycle = Lifecycle()
-        self.fleet = Fleet(_dialling(settings))
+        self.fleet = Fleet(_dialling(settings), settings.balancing)
         budget = RetryBudget(ratio=settings.retry_ratio, floor=settings.retry_floor)
         wait = settings.endpoint_wait_ms / 1000
         self.dispatcher = Dispatcher(self.fleet, budget, self.metrics, endpoint_wait=wait)
+        self.entrance = Entrance(settings, self.dispatcher, self.metrics)
+        self.gatekeeper = self.entrance.gatekeeper
         self.corrector = Corrector(
-            self.dispatcher,
+            self.entrance.sentences,
             concurrency=settings.request_concurrency,
             max_characters=settings.max_sentence_characters,
         )
+        self._loop = asyncio.get_running_loop()
+        self.history = History(started_at=time.time(), now=self._loop.time())
+        self._recording: asyncio.TimerHandle | None = None
         self._bus: Bus | None = None
 
     async def start(self) -> None:
         """Begin to listen to discovery; returns at once, whether or not NATS is there."""
+        self.entrance.start()
         token = self.settings.nats_token.get_secret_value() or None
         self._bus = await Bus.connect(self.settings.nats_url, name="gateway", token=token)
         await self._bus.subscribe(endpoints_subject(self.settings.model), EndpointsSnapshot, self.fleet.apply)
+        await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self.fleet.hear_report)
+        await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self.history.hear)
+        self._record()
 
     async def close(self) -> None:
         """Disconnect from discovery and from every pod."""
+        if self._recording is not None:
+            self._recording.cancel()
         if self._bus is not None:
             await self._bus.close()
+        await self.entrance.close()
         await self.fleet.close()
 
     def missing(self) -> str | None:
         """Say what keeps the gateway from serving; None when nothing does."""
         if self.lifecycle.stopping:
             return "stopping"
-        return None if self.fleet.eligible else "no pod is ready"
+        return self.entrance.missing() or (None if self.fleet.eligible else "no pod is ready")
 
     def fleet_view(self) -> FleetBody:
         """The fleet as `copydesk status` shows it."""
         connected = self._bus is not None and self._bus.connected
-        return fleet_body(self.fleet, discovery_connected=connected, retries=self.metrics.retries)
+        return fleet_body(self.dispatcher, discovery_connected=connected)
 
     def render_metrics(self) -> str:
         """All metrics in Prometheus' text format."""
-        states = Counter({"ready": 0, "warming": 0, "draining": 0, "disconnected": 0})
-        states.update(pod_state(pod) for pod in self.fleet.pods.values())
-        return self.metrics.render(states)
+        return self.metrics.render(pod_states(self.fleet))
+
+    def _record(self) -> None:
+        in_flight = sum(pod.ledger.in_flight for pod in self.fleet.pods.values())
+        self.history.record(self.metrics.work, in_flight, self._loop.time())
+        self._recording = self._loop.call_later(HISTORY_SECONDS, self._record)
 
 
 def _dialling(settings: GatewaySettings) -> Dialling:

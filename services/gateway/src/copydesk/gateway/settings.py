@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from copydesk.common.messages import subject_token
-from copydesk.common.settings import ServiceSettings
+from copydesk.common.settings import ServiceSettings, variable_name
+from copydesk.gateway.balancing import Balancing
+from copydesk.gateway.keys import KeyLimits
 from copydesk.gateway.limits import Limits
+from copydesk.gateway.redis_link import redis_url as usable_redis_url
+from copydesk.routing import OutlierRules
 
 
 class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
@@ -106,6 +112,146 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
         ge=0,
         description="retries a second allowed on top; a quiet gateway must be able to retry at all",
     )
+    identity: str = Field(
+        default="",
+        description="name of this process among the gateways, which decides which pods it uses; empty: machine "
+        "and process id. Names that end in 0, 1, 2 and so on cover the fleet most evenly",
+    )
+    zone: str = Field(
+        default="",
+        description="failure zone of this gateway, whose pods it prefers; empty where there are none",
+    )
+    aperture: int = Field(
+        default=32,
+        ge=1,
+        description="most pods this process connects to; each connection costs, and 32 balance as well as all",
+    )
+    zone_spillover: float = Field(
+        default=1.5,
+        ge=1,
+        description="how many times busier than other zones' pods those of this zone may be before others are "
+        "used; another zone costs a millisecond, a busy pod half a request",
+    )
+    slow_start_ms: int = Field(
+        default=10_000,
+        ge=0,
+        description="milliseconds until a new pod gets its full share; caches fill within seconds of use",
+    )
+    eject_failures: int = Field(
+        default=5,
+        ge=1,
+        description="failures in a row that eject a pod; five are no accident, and back-pressure is none",
+    )
+    eject_silence_ms: int = Field(
+        default=500,
+        ge=10,
+        description="milliseconds without any answer, while others answer, that eject a pod; a hang must show "
+        "within two seconds. Twice the fleet's P99 where that is more",
+    )
+    eject_latency_ratio: float = Field(
+        default=5.0,
+        gt=1,
+        description="times the fleet's median latency that eject a pod; up to that it is enough that it gets less",
+    )
+    eject_ms: int = Field(
+        default=2_000,
+        ge=1,
+        description="milliseconds of the first ejection, doubled with each further one; a restart's time",
+    )
+    eject_max_ms: int = Field(
+        default=60_000,
+        ge=1,
+        description="most milliseconds of an ejection; a pod that has recovered must not be lost for long",
+    )
+    hedge: bool = Field(
+        default=False,
+        description="whether a sentence that takes longer than 95 % of them is sent to a second pod too, within "
+        "the budget of retries; off, since it adds load where there may be no room for it",
+    )
+    overcommit: float = Field(
+        default=1.25,
+        ge=1,
+        description="sentences at the pods as a multiple of what they run at once; some more, so that none idles",
+    )
+    queue: int = Field(
+        default=512,
+        ge=0,
+        description="most sentences that wait here when the pods are full, the rest is refused, batch work first; "
+        "some seconds' work of a small fleet",
+    )
+    api_keys_redis: bool = Field(
+        default=False,
+        description=("whether keys are also read from Redis, hash copydesk:keys; off, because it needs one"),
+    )
+    api_keys_refresh_ms: int = Field(
+        default=2_000,
+        ge=10,
+        description="milliseconds between looks at the keys; how long a new one waits and a removed one lives on",
+    )
+    limit_requests_per_second: float | None = Field(
+        default=None,
+        ge=0.001,
+        le=100_000,
+        description="requests a second that a key may make on average unless it says so itself; none: any number",
+    )
+    limit_burst: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="requests that a key may make at once within that rate; none: one second's worth",
+    )
+    limit_concurrency: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description=(
+            "requests that a key may have underway on this process at once unless it says so itself; none: any "
+            "number"
+        ),
+    )
+    redis_url: Annotated[SecretStr, AfterValidator(usable_redis_url)] = Field(
+        default=SecretStr(""),
+        description=(
+            "Redis that counts rates for all gateways, as redis://, rediss:// or unix://; empty: each process "
+            "counts by itself"
+        ),
+    )
+    redis_timeout_ms: int = Field(
+        default=100,
+        ge=1,
+        description="milliseconds that Redis may take; a tenth of the second within which people want an answer",
+    )
+    redis_lost: Literal["open", "closed"] = Field(
+        default="open",
+        description=(
+            "what becomes of rates while Redis is lost: open, each process counts by itself; closed, limited keys "
+            "get 503. Open, so that Redis is no condition for serving"
+        ),
+    )
+    share_sentences: bool = Field(
+        default=True,
+        description=(
+            "whether a sentence that is underway already is waited for, not sent again; on, because it costs "
+            "nothing"
+        ),
+    )
+    cache: Literal["off", "memory", "redis"] = Field(
+        default="off",
+        description=(
+            "where corrections are remembered: off, memory (of this process), redis (behind the memory); off, "
+            "because it keeps what people wrote"
+        ),
+    )
+    cache_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=0,
+        description="most bytes of memory for remembered corrections; about 150,000 sentences. 0: Redis only",
+    )
+    cache_ttl_s: int = Field(
+        default=86_400,
+        ge=1,
+        description="seconds for which Redis keeps a correction; a day, since people come back to a text",
+    )
     drain_grace_ms: int = Field(
         default=250,
         ge=0,
@@ -117,10 +263,47 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
         description="milliseconds to finish accepted requests after SIGTERM; the default deadline",
     )
 
+    @model_validator(mode="after")
+    def _redis_is_there(self) -> Self:
+        if (self.api_keys_redis or self.cache == "redis") and not self.redis_url.get_secret_value():
+            names = [variable_name(type(self), name) for name in ("redis_url", "api_keys_redis", "cache")]
+            raise ValueError(f"{names[0]} is needed for {names[1]}=true and {names[2]}=redis, and it is not set")
+        return self
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """What a key may do that does not say so itself."""
+        return KeyLimits(
+            requests_per_second=self.limit_requests_per_second,
+            burst=self.limit_burst,
+            concurrency=self.limit_concurrency,
+        )
+
     @property
     def limits(self) -> Limits:
         """The limits of one request."""
         return Limits(self.max_body_bytes, self.max_characters, self.max_texts, self.max_deadline_ms)
+
+    @property
+    def balancing(self) -> Balancing:
+        """How to balance."""
+        return Balancing(
+            identity=self.identity or f"{socket.gethostname()}-{os.getpid()}",
+            zone=self.zone,
+            aperture=self.aperture,
+            spillover=self.zone_spillover,
+            slow_start=self.slow_start_ms / 1000,
+            overcommit=self.overcommit,
+            queue=self.queue,
+            hedge=self.hedge,
+            outliers=OutlierRules(
+                failures=self.eject_failures,
+                patience=self.eject_silence_ms / 1000,
+                slow_ratio=self.eject_latency_ratio,
+                first=self.eject_ms / 1000,
+                longest=self.eject_max_ms / 1000,
+            ),
+        )
 
     @property
     def loopback(self) -> bool:

@@ -1,0 +1,84 @@
+"""One try of a request on one pod."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from copydesk.common.rpc import Priority, Response
+from copydesk.gateway.pod import Pod
+from copydesk.routing import Ending, Ticket
+
+
+class Sender(Protocol):
+    """Whose try it is."""
+
+    def on_reply(self, attempt: Attempt, response: Response) -> None:
+        """The pod, or the lost connection to it, has ended the try."""
+
+    def on_part(self, attempt: Attempt, part: msgspec.Raw) -> None:
+        """A part of the answer has come."""
+
+    def on_silence(self, attempt: Attempt) -> None:
+        """The pod is taken for hung."""
+
+
+class Attempt(Ticket):
+    """A request in flight on a pod, from when it is made. `close` ends it, whatever the reason, and works once."""
+
+    __slots__ = ("_channel", "_request_id", "_sender", "digest", "pod")
+
+    def __init__(
+        self,
+        sender: Sender,
+        pod: Pod,
+        payload: bytes,
+        *,
+        deadline: float,
+        now: float,
+        timed: bool,
+        priority: Priority,
+        parts: bool,
+    ) -> None:
+        channel = pod.channel
+        assert channel is not None
+        super().__init__(pod.ledger, now, timed=timed)
+        self.pod = pod
+        self.digest = channel.peer.digest
+        self._sender = sender
+        self._channel = channel
+        pod.underway[self] = None
+        remaining_ms = int((deadline - now) * 1000.0)
+        self._request_id = channel.send(
+            payload,
+            deadline_ms=remaining_ms if remaining_ms > 1 else 1,
+            on_reply=self._on_reply,
+            on_chunk=self._on_part if parts else None,
+            priority=priority,
+        )
+
+    def close(self, ending: Ending, now: float) -> None:
+        """End it: the pod has one request less in flight."""
+        if not self.finish(ending, now):
+            return
+        pod = self.pod
+        del pod.underway[self]
+        if pod.retired:
+            pod.request_ended()
+
+    def cancel(self, now: float) -> None:
+        """Give it up, and tell the pod."""
+        if self.open:
+            self._channel.cancel(self._request_id)
+            self.close(Ending.ABANDONED, now)
+
+    def on_silence(self) -> None:
+        """The pod is taken for hung."""
+        self._sender.on_silence(self)
+
+    def _on_reply(self, response: Response) -> None:
+        self._sender.on_reply(self, response)
+
+    def _on_part(self, part: msgspec.Raw) -> None:
+        self._sender.on_part(self, part)

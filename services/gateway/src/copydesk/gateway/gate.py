@@ -1,0 +1,98 @@
+"""The gate in front of the pods: who goes on, who waits, who is refused."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from copydesk.common.rpc import Priority
+from copydesk.gateway import faults
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.fleet import Fleet
+from copydesk.gateway.routing_metrics import RoutingMetrics
+from copydesk.routing import AdmissionQueue, Pace, PaceMeter, Refusal, retry_after
+
+PACE_SECONDS = 0.1
+"""How often the pace is measured."""
+
+
+class Entry(Protocol):
+    """What waits at the gate."""
+
+    def admitted(self) -> None:
+        """It may go on now."""
+
+    def refused(self, error: ApiError) -> None:
+        """It may not go on at all."""
+
+
+class Gate:
+    """Lets as many through as the pods can run, and has a bounded number wait by priority.
+
+    `underway` counts those who went through and have not left. While there is no pod at all everybody passes: what
+    then happens, and for how long one waits for a pod, is not the gate's to say.
+    """
+
+    def __init__(self, fleet: Fleet, metrics: RoutingMetrics) -> None:
+        self.underway = 0
+        self.queue: AdmissionQueue[Entry] = AdmissionQueue(fleet.balancing.queue, priorities=len(Priority))
+        self.pace = Pace()
+        self._fleet = fleet
+        self._metrics = metrics
+        self._ended = 0
+        self._meter = PaceMeter()
+        self._measured_at = 0.0
+        self._busy = False
+
+    def enter(self) -> bool:
+        """Go through, if that is possible now; whoever did must `leave`."""
+        fleet = self._fleet
+        if self.underway >= fleet.allowance and fleet.near:
+            return False
+        self.underway += 1
+        return True
+
+    def leave(self) -> None:
+        """Make room for the next one."""
+        self.underway -= 1
+        self._ended += 1
+        if self.queue:
+            self._let_in()
+
+    def wait(self, entry: Entry, priority: Priority, deadline: float, now: float) -> ApiError | None:
+        """Have `entry` wait for its turn; return why it may not."""
+        refusal, displaced = self.queue.offer(entry, priority, deadline, pace=self.pace, now=now)
+        if displaced is not None:
+            displaced.refused(self._error(Refusal.DISPLACED))
+        return None if refusal is None else self._error(refusal)
+
+    def withdraw(self, entry: Entry) -> bool:
+        """Have `entry` wait no longer; say whether it did."""
+        return self.queue.discard(entry)
+
+    def refresh(self, now: float) -> None:
+        """Look at the fleet anew: there may be more room, or those who wait may wait in vain."""
+        if now - self._measured_at >= PACE_SECONDS:
+            self._measure(now)
+            for entry in self.queue.hopeless(self.pace, now):
+                entry.refused(self._error(Refusal.LATE))
+        self._let_in()
+
+    def _measure(self, now: float) -> None:
+        self._measured_at = now
+        fleet = self._fleet
+        self.pace = self._meter.read(
+            self._ended, places=fleet.allowance, latency=fleet.health.usual, busy=self._busy, now=now
+        )
+        self._busy = bool(self.queue)
+
+    def _let_in(self) -> None:
+        while self.queue and self.enter():
+            entry = self.queue.take()
+            if entry is not None:
+                entry.admitted()
+        if not self.queue:
+            self._busy = False
+
+    def _error(self, refusal: Refusal) -> ApiError:
+        self._metrics.shed(refusal.value)
+        return faults.overloaded(round(1000 * retry_after(self.pace, len(self.queue))))
