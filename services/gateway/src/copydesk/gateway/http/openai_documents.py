@@ -101,12 +101,15 @@ def _generation(
     part: type[msgspec.Struct],
     limits: Limits,
 ) -> Arguments:
-    answers = {"application/json": whole, "text/event-stream": part}
+    answers = _content({"application/json": whole}) | {"text/event-stream": {"schema": _event(part)}}
     errors = {status: _answer(said, {"application/json": ErrorBody}) for status, said in _ERRORS.items()}
     return {
         "summary": summary,
         "description": description,
-        "responses": {200: _answer("The text, or the events that it comes in.", answers), **errors},
+        "responses": {
+            200: {"description": "The text, or the events that it comes in.", "content": answers},
+            **errors,
+        },
         "openapi_extra": {
             "requestBody": {"required": True, "content": _content({"application/json": request})},
             "parameters": _headers(limits),
@@ -136,6 +139,17 @@ def _headers(limits: Limits) -> list[dict[str, Any]]:
 
 def _answer(description: str, bodies: dict[str, type[msgspec.Struct]]) -> dict[str, Any]:
     return {"description": description, "content": _content(bodies)}
+
+
+def _event(part: type[msgspec.Struct]) -> dict[str, Any]:
+    """One event of a stream, as OpenAPI 3.1 describes them: its data is a text, mostly of JSON."""
+    schema = {"anyOf": [{"$ref": _REF.format(name=body.__name__)} for body in (part, ErrorBody)]}
+    json = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+    data = {
+        "description": "A part of the text; `[DONE]` at the end; the error, where one ends it.",
+        "anyOf": [json, {"const": "[DONE]"}],
+    }
+    return {"type": "object", "required": ["data"], "properties": {"data": data}}
 
 
 def _content(bodies: dict[str, type[msgspec.Struct]]) -> dict[str, Any]:
