@@ -68,6 +68,15 @@ class PodProcess:
         async with asyncio.timeout(15):
             return await self._process.wait()
 
+    async def counts(self) -> dict[str, int]:
+        """Have it end in order, and return what it has counted."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.terminate()
+        async with asyncio.timeout(15):
+            told = await self._process.stdout.read()
+        return {str(name): int(count) for name, count in json.loads(told).items()}
+
     async def close(self) -> None:
         """End it, however it is."""
         if self._process is not None and self._process.returncode is None:
@@ -182,6 +191,7 @@ class Site:
     def __init__(self, stack: AsyncExitStack, directory: Path) -> None:
         self._stack = stack
         self._directory = directory
+        self._gateways = 0
 
     async def pod(self, name: str, behaviour: str = "correct") -> PodProcess:
         """Start a pod."""
@@ -197,7 +207,9 @@ class Site:
 
     def unstarted(self, **settings: object) -> GatewayProcess:
         """A gateway that is not started yet, on a free port unless said otherwise."""
-        gateway = GatewayProcess(self._directory / "gateway.log", **{"port": 0} | settings)
+        self._gateways += 1
+        log = self._directory / f"gateway-{self._gateways}.log"
+        gateway = GatewayProcess(log, **{"port": 0} | settings)
         self._stack.push_async_callback(gateway.close)
         return gateway
 
