@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
 
 from copydesk.common.tasks import CorrectedSentence, Outcome
+from tests.browser.browsers import NoBrowserError, executable, launched
 from tests.fixtures.fake_pod import FakePod
 from tests.fixtures.nats import NatsServer, free_port
 from tests.integration.gateway.conftest import Discovery, GatewayProcess, Site
@@ -102,22 +102,17 @@ class Newsroom:
         assert [complaint for watch in self._watches for complaint in watch.complaints] == []
 
 
-def chromium() -> str:
-    """Find the browser; without one the test is skipped, or fails where nothing may be skipped."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is not None:
-        return found
-    if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
-        pytest.fail("no Chromium")
-    pytest.skip("no Chromium")
-
-
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    """The machine's Chromium; without one the test is skipped, or fails where nothing may be skipped."""
+    try:
+        executable()
+    except NoBrowserError as error:
+        if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    async with async_playwright() as playwright, launched(playwright) as browser:
         yield browser
-        await browser.close()
 
 
 @pytest.fixture

@@ -32,7 +32,9 @@ async def test_a_gateway_that_is_gone_is_an_error_until_it_is_back(newsroom: New
     assert newsroom.gateway is not None
     await newsroom.gateway.close()
     await page.locator("#text").fill(TEXT)
-    await expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached. Your text is still here.")
+    await expect(page.get_by_role("alert")).to_contain_text(
+        "The server cannot be reached. Your text is still here."
+    )
     await newsroom.start_gateway()
     await page.get_by_role("button", name="Try now").click()
     await expect(page.locator("#layer .mark")).to_have_text(["go"])

@@ -38,8 +38,18 @@ class EndpointState(enum.StrEnum):
     DRAINING = "draining"
 
 
+class EndpointProtocol(enum.StrEnum):
+    """What a pod speaks: the RPC of `copydesk.common.rpc`, or no more than HTTP in the manner of OpenAI's API."""
+
+    RPC = "rpc"
+    OPENAI = "openai"
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One inference pod, as discovery publishes it. `started_at` is in Unix seconds."""
+    """One inference pod, as discovery publishes it. `started_at` is in Unix seconds.
+
+    `capacity` is how many requests it runs side by side, where it cannot say so itself (0: not known).
+    """
 
     id: str
     host: str
@@ -47,6 +57,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     state: EndpointState
     zone: str = ""
     started_at: float = 0.0
+    protocol: EndpointProtocol = EndpointProtocol.RPC
+    capacity: int = 0
 
 
 class EndpointsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +99,15 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = ""
 
 
+class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods of a model there shall be, and why; published when that changes. `sent_at` is in Unix seconds."""
+
+    model: str
+    sent_at: float
+    replicas: int
+    reason: str
+
+
 def subject_token(name: str) -> str:
     """Return `name` if it may stand as one token of a subject, else raise `InvalidNameError`."""
     if _TOKEN.fullmatch(name) is None:
@@ -103,3 +124,8 @@ def load_subject(model: str, pod: str) -> str:
     """Where `pod` publishes its load; `*` for either subscribes to all."""
     parts = (part if part == "*" else subject_token(part) for part in (model, pod))
     return ".".join((SUBJECT_ROOT, "load", *parts))
+
+
+def scale_subject(model: str) -> str:
+    """Where decisions about the number of pods of `model` are published; `*` subscribes to every model."""
+    return f"{SUBJECT_ROOT}.scale.{model if model == '*' else subject_token(model)}"

@@ -1,7 +1,7 @@
-"""The last minutes of the gateway: what it answered, how fast, and what the autoscaler said; for people to look at.
+"""The last minutes of the gateway, for people: what it answered, how fast, and what the autoscaler said.
 
-Bounded: one line a second for a quarter of an hour, in about 150 KB. Time is passed in. Programs that watch a fleet
-for longer read `/metrics` instead.
+Bounded: one line a second, for a quarter of an hour. Time is passed in. Programs that watch a fleet read
+`/metrics` instead, and remember as long as they like.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ WORK = frozenset({"/v1/correct", "/v1/completions", "/v1/chat/completions", "/v2
 
 
 class Work:
-    """Requests for the fleet's work since the process began, by what became of them; counting takes half a microsecond.
+    """Requests for the fleet's work since the process began, by what became of them.
 
-    `refused` are answers with 429, `failed` those with a 5xx, `requests` all. `latency` holds that of recent successes
-    alone, in milliseconds: a refusal takes no time, and would make an overloaded fleet look fast.
+    `refused` are answers with 429, `failed` those with a 5xx, `requests` all. `latency` is that of recent
+    successes alone, in milliseconds: a refusal takes no time, and would make an overloaded fleet look fast.
     """
 
     __slots__ = ("answered", "failed", "latency", "refused", "requests")
@@ -85,8 +85,8 @@ class _Second:
 class History:
     """What `/v1/fleet/history` tells.
 
-    `started_at` is in Unix seconds, `now`, here and below, in those of a clock that is never set: a clock that steps
-    moves no point of a chart.
+    `started_at` is in Unix seconds, `now`, here and below, in those of a clock that nobody sets: when the other
+    one is set, no point of a chart moves.
     """
 
     def __init__(self, *, started_at: float, now: float) -> None:

@@ -1,6 +1,6 @@
 // The list of suggestions: each with its words in their place, and two buttons.
 
-import { inWords } from "./edits.js";
+import { inWords, same } from "./edits.js";
 
 const SHOWN = 200; // of them; thousands of buttons would make each key stroke slow
 const AROUND = 24; // UTF-16 units of text shown on either side
@@ -10,10 +10,11 @@ export class List {
   #more;
   #on;
   #items = [];
+  #suggestions = [];
   #drawn = "";
 
-  // Of `on`, `accept(index)`, `reject(index)` and `show(index)` are called for the buttons; `leave()` when the last
-  // suggestion went while the focus was here.
+  // Of `on`, `accept(suggestion)`, `reject(suggestion)` and `show(suggestion)` are called for the buttons; `leave()`
+  // when the last suggestion went while the focus was here.
   constructor(list, more, on) {
     this.#list = list;
     this.#more = more;
@@ -30,11 +31,13 @@ export class List {
     if (state === this.#drawn) return; // or what is read out would start anew, and a pressed button would be lost
     this.#drawn = state;
     const focus = this.#focus();
+    const before = this.#suggestions[focus?.index];
+    this.#suggestions = shown;
     this.#items = rows.map((row, index) => item(row, index));
     this.#list.replaceChildren(...this.#items);
     this.#more.hidden = left === 0;
     this.#more.textContent = `And ${left} more after these.`;
-    if (focus) this.#refocus(focus);
+    if (focus) this.#refocus(focus, shown.findIndex((suggestion) => same(suggestion, before)));
   }
 
   pointOut(index) {
@@ -53,7 +56,7 @@ export class List {
 
   #act(event) {
     const button = event.target.closest("button");
-    if (button) this.#on[button.dataset.action](Number(button.closest("li").dataset.index));
+    if (button) this.#on[button.dataset.action](this.#suggestions[button.closest("li").dataset.index]);
   }
 
   // Up and down go to the same button of the neighbour, so that nobody needs to tab through all of them.
@@ -71,8 +74,9 @@ export class List {
     return { index: Number(button.closest("li").dataset.index), action: button.dataset.action };
   }
 
-  #refocus({ index, action }) {
-    const button = this.#button(Math.min(index, this.#items.length - 1), action);
+  // Goes to the same button of the same suggestion, or, if that one is gone, of the one in its place.
+  #refocus({ index, action }, now) {
+    const button = this.#button(now >= 0 ? now : Math.min(index, this.#items.length - 1), action);
     if (button) button.focus({ preventScroll: true });
     else this.#on.leave();
   }

@@ -24,12 +24,13 @@ export function recent(history, seconds) {
   return Object.fromEntries(COLUMNS.map((name) => [name, history[name].slice(Math.max(0, first))]));
 }
 
-// Round steps for an axis from 0 to at least `most`, four or five of them.
-export function steps(most) {
-  const rough = Math.max(most, 1) / 4;
+// Round steps for an axis from 0 to at least `highest`, and to 1, at most five of them.
+export function steps(highest) {
+  const most = Math.max(highest, 1);
+  const rough = most / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
-  const count = Math.max(1, Math.ceil(most / step));
+  const count = Math.ceil(most / step);
   return Array.from({ length: count + 1 }, (_, index) => index * step);
 }
 

@@ -3,7 +3,7 @@
 import { correct } from "./api.js";
 import { Courier } from "./courier.js";
 import { Draft } from "./draft.js";
-import { inWords } from "./edits.js";
+import { inWords, same } from "./edits.js";
 import { askForKey } from "./key.js";
 import { Latency } from "./latency.js";
 import { List } from "./list.js";
@@ -22,9 +22,9 @@ const draft = new Draft();
 const latency = new Latency();
 const sheet = new Sheet(at("text"), at("layer"), { onEdit: edited, onCaret: pointOut });
 const list = new List(at("list"), at("more"), {
-  accept: (index) => accept([draft.suggestions[index]]),
-  reject: (index) => reject([draft.suggestions[index]]),
-  show: go,
+  accept: (suggestion) => accept(stillOpen(suggestion)),
+  reject: (suggestion) => reject(stillOpen(suggestion)),
+  show: (suggestion) => go(draft.suggestions.indexOf(stillOpen(suggestion)[0])),
   leave: () => sheet.focus(),
 });
 const courier = new Courier(correct, {
@@ -66,12 +66,15 @@ function settle(sentence, edits, left) {
 // Answers may come in bunches; what is seen changes once a frame.
 function show() {
   cancelAnimationFrame(frame);
-  frame = requestAnimationFrame(() => {
-    sheet.draw(draft.suggestions);
-    list.draw(sheet.text, draft.suggestions);
-    pointOut();
-    summarise();
-  });
+  frame = requestAnimationFrame(draw);
+}
+
+function draw() {
+  cancelAnimationFrame(frame);
+  sheet.draw(draft.suggestions);
+  list.draw(sheet.text, draft.suggestions);
+  pointOut();
+  summarise();
 }
 
 function summarise() {
@@ -153,17 +156,22 @@ function goOn(step) {
   go((next + suggestions.length) % suggestions.length);
 }
 
+// What is pressed may be of a moment ago, when an answer has just changed what there is.
+function stillOpen(suggestion) {
+  return draft.suggestions.filter((open) => same(open, suggestion));
+}
+
 function accept(chosen) {
-  if (!chosen[0]) return;
+  if (!chosen.length) return;
   sheet.splice(draft.accept(chosen));
   send();
+  draw(); // at once: the next key may come before the next frame
 }
 
 function reject(chosen) {
-  if (!chosen[0]) return;
+  if (!chosen.length) return;
   draft.reject(chosen);
-  sheet.draw(draft.suggestions);
-  show();
+  draw();
 }
 
 // After a decision by key, the next suggestion is the current one.

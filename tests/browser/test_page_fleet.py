@@ -1,0 +1,91 @@
+"""The page about the fleet in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+
+import httpx
+from playwright.async_api import expect
+
+from copydesk.common.bus import Bus
+from copydesk.common.messages import ScaleDecision, scale_subject
+from tests.browser.conftest import Newsroom
+from tests.fixtures.fake_pod import MODEL
+
+
+async def work(newsroom: Newsroom, requests: int) -> None:
+    async with httpx.AsyncClient(base_url=newsroom.url) as client:
+        for _ in range(requests):
+            await client.post("/v1/correct", json={"text": "She go."})
+
+
+async def test_it_shows_the_pods_the_rates_and_the_latencies_and_follows_them(newsroom: Newsroom) -> None:
+    await newsroom.open_fleet()
+    page = await newsroom.page("/fleet")
+    await expect(page.locator("#now-pods")).to_have_text("1 of 1")
+    await expect(page.locator("#now-model")).to_contain_text("gec-en")
+    await expect(page.locator("#no-scaling")).to_be_visible()
+    row = page.locator("#pods tr")
+    await expect(row).to_contain_text("ready")
+    await work(newsroom, 20)
+    await expect(row.locator("td").nth(7)).to_have_text("20")
+    await expect(page.locator("#latencies output")).to_contain_text("ms P99")
+    await expect(page.locator("#latencies .line.first")).to_have_attribute("d", re.compile(r"^M[\d.]+ [\d.]+h0"))
+    await newsroom.pod.stop()
+    await expect(row).to_contain_text("disconnected")
+    await expect(page.locator("#now-pods")).to_have_text("0 of 1")
+
+
+async def test_what_happened_before_it_was_opened_is_there_at_once(newsroom: Newsroom) -> None:
+    await newsroom.open_fleet()
+    await work(newsroom, 5)
+    async with httpx.AsyncClient(base_url=newsroom.url) as client:
+        async with asyncio.timeout(10):
+            while sum((await client.get("/v1/fleet/history")).json()["requests_per_s"]) < 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # a second has to end first, in another process
+    page = await newsroom.page("/fleet")
+    await expect(page.locator("#rates .line.first")).to_have_count(1)
+    chart = page.locator("#rates svg")
+    await chart.focus()
+    readings = set()
+    for _ in range(8):
+        readings.add(await page.locator("#rates output").inner_text())
+        await page.keyboard.press("ArrowLeft")
+    assert any(" 0 requests a second" not in reading for reading in readings), readings
+
+
+async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: Newsroom) -> None:
+    await newsroom.open_fleet()
+    page = await newsroom.page("/fleet")
+    await expect(page.locator("#no-scaling")).to_have_text("No autoscaler has been heard.")
+    bus = await Bus.connect(newsroom.nats.url, name="test")
+    try:
+        assert await bus.wait_connected(10)
+        reason = "demand <b>grew</b>"
+        decision = ScaleDecision(model=MODEL, sent_at=time.time(), replicas=3, reason=reason)
+        bus.publish(scale_subject(MODEL), decision)
+        await expect(page.locator("#scaling li")).to_contain_text(f"3 pods. {reason}")
+        await expect(page.locator("#no-scaling")).to_be_hidden()
+    finally:
+        await bus.close()
+
+
+async def test_a_gateway_that_is_gone_is_said_and_its_successor_followed(newsroom: Newsroom) -> None:
+    await newsroom.open_fleet()
+    page = await newsroom.page("/fleet")
+    await expect(page.locator("#now-pods")).to_have_text("1 of 1")
+    assert newsroom.gateway is not None
+    await newsroom.gateway.close()
+    await expect(page.get_by_role("alert")).to_contain_text("cannot be reached. What is shown is of")
+    await newsroom.start_gateway()
+    await expect(page.locator("#trouble")).to_be_hidden()
+    await expect(page.locator("#now-pods")).to_have_text("1 of 1")
+
+
+async def test_it_fits_a_phone(newsroom: Newsroom) -> None:
+    await newsroom.open_fleet()
+    page = await newsroom.page("/fleet", viewport={"width": 360, "height": 640}, is_mobile=True)
+    await expect(page.locator("#pods tr")).to_have_count(1)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 360
