@@ -5,6 +5,7 @@
     gec-en:
       - {host: 10.0.0.7, port: 9000}
       - {id: pod-b, host: 10.0.0.8, port: 9000, zone: b, state: draining}
+      - {host: 10.0.0.9, port: 8000, protocol: openai, capacity: 128}
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import yaml
+from msgspec import Meta
 
 from copydesk.common.errors import CopydeskError
-from copydesk.common.messages import Endpoint, EndpointState, InvalidNameError, subject_token
+from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState, InvalidNameError, subject_token
 from copydesk.eds.roster import Listing
 
 
@@ -37,6 +40,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     id: str = ""
     zone: str = ""
     state: EndpointState = EndpointState.READY
+    protocol: EndpointProtocol = EndpointProtocol.RPC
+    capacity: Annotated[int, Meta(ge=0)] = 0
 
 
 def read_endpoints(path: Path) -> Mapping[str, Listing]:
@@ -114,6 +119,8 @@ class _Reader:
             port=entry.port,
             state=entry.state,
             zone=entry.zone,
+            protocol=entry.protocol,
+            capacity=entry.capacity,
         )
 
     def _error(self, node: yaml.Node, problem: str) -> EndpointFileError:

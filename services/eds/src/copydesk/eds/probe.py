@@ -8,7 +8,7 @@ import errno
 import re
 from collections.abc import Callable, Iterable
 
-from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.common.rpc import Channel, Hello, RpcConnectError, RpcError, TcpAddress
 from copydesk.common.telemetry import get_logger
 
@@ -32,7 +32,9 @@ class Sighting(enum.StrEnum):
 
 
 async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -> Sighting:
-    """Ask for a hello at `endpoint`, within `timeout` seconds."""
+    """Ask for a hello at `endpoint`, within `timeout` seconds; if it speaks HTTP, that it listens is enough."""
+    if endpoint.protocol is EndpointProtocol.OPENAI:
+        return await _probe_port(endpoint, timeout)
     address = TcpAddress(endpoint.host, endpoint.port)
     try:
         channel = await Channel.open(address, name="eds", token=token, timeout=timeout)
@@ -42,6 +44,16 @@ async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -
         return Sighting.UNKNOWN
     await channel.close()
     return _judge(model, channel.peer)
+
+
+async def _probe_port(endpoint: Endpoint, timeout: float) -> Sighting:
+    try:
+        async with asyncio.timeout(timeout):
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    except (OSError, TimeoutError) as error:
+        return Sighting.GONE if _is_refused(str(error)) else Sighting.UNKNOWN
+    writer.close()
+    return Sighting.ALIVE
 
 
 def _judge(model: str, hello: Hello) -> Sighting:

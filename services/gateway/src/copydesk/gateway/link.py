@@ -1,0 +1,47 @@
+"""What the gateway needs of its connection to a pod, whatever the pod speaks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from copydesk.common.rpc import Address, Hello, Pong, Priority
+from copydesk.common.rpc.pending import OnChunk, OnReply
+
+
+class Link(Protocol):
+    """An RPC channel, or what has the face of one. See `copydesk.common.rpc.Channel` for what is promised."""
+
+    closed: bool
+    draining: bool
+
+    @property
+    def address(self) -> Address:
+        """Where the pod is."""
+
+    @property
+    def peer(self) -> Hello:
+        """Who the pod says that it is."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        deadline_ms: int,
+        on_reply: OnReply,
+        on_chunk: OnChunk | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+    ) -> int:
+        """Send a request and return its id."""
+
+    def cancel(self, request_id: int) -> None:
+        """Give a request up."""
+
+    async def ping(self, timeout: float) -> Pong:
+        """Ask for a sign of life; raises `RpcPingError`."""
+
+    async def close(self) -> None:
+        """End the connection, and every request on it."""
