@@ -18,6 +18,7 @@ from setproctitle import setproctitle
 from copydesk.common.process import die_with_parent, run
 from copydesk.common.settings import load_settings
 from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.common.tracing import tracing
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
 from copydesk.inference.pod.lifecycle import PERMANENT_FAILURE
 from copydesk.inference.pod.runtime import socket_path
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     setproctitle(f"copydesk {options.name if options.role else 'pod'} {settings.model}")
     if options.role is None:
         return _run_supervisor(settings)
+    tracing.configure(options.role)
     try:
         return _run_child(settings, options)
     except CannotStartError as error:
@@ -60,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception:
         get_logger(__name__).exception("child_failed")
         return 1
+    finally:
+        tracing.close()
 
 
 def _run_supervisor(settings: InferenceSettings) -> int:

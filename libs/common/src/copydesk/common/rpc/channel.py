@@ -170,8 +170,9 @@ class Channel:
         on_reply: OnReply,
         on_chunk: OnChunk | None = None,
         priority: Priority = Priority.INTERACTIVE,
+        trace: str = "",
     ) -> int:
-        """Send a request and return its id. `payload` is one msgpack value.
+        """Send a request and return its id. `payload` is one msgpack value, `trace` the span that it is a part of.
 
         `on_reply` is called exactly once, whatever ends the request (a lost connection gives `UNAVAILABLE`, fault
         `connection_lost`; the deadline passing here `DEADLINE_EXCEEDED`), and never from within this call; only
@@ -185,7 +186,7 @@ class Channel:
         elif len(payload) > DEFAULT_MAX_FRAME_BYTES - FRAME_OVERHEAD_BYTES:
             self._end_soon(request_id, on_reply, Status.INVALID, _TOO_LARGE)
         else:
-            self._connection.send(Request(request_id, deadline_ms, priority, msgspec.Raw(payload)))
+            self._connection.send(Request(request_id, deadline_ms, priority, msgspec.Raw(payload), trace))
             self._pending.add(request_id, self._loop.time() + deadline_ms / 1000, on_reply, on_chunk)
         return request_id
 

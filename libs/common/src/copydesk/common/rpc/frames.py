@@ -76,12 +76,16 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Work to do; `id` is the client's, unique on this connection."""
+    """Work to do; `id` is the client's, unique on this connection.
+
+    `trace` is the `traceparent` of the span that this is a part of, empty where requests are not traced.
+    """
 
     id: int
     deadline_ms: int
     priority: Priority
     payload: msgspec.Raw
+    trace: str = ""
 
 
 class Response(msgspec.Struct, frozen=True, array_like=True, tag=2):

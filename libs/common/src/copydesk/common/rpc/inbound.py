@@ -33,13 +33,14 @@ class InboundCall:
     or the connection is lost before the answer.
     """
 
-    __slots__ = ("_owner", "cancelled", "deadline", "done", "id", "on_cancel", "payload", "priority")
+    __slots__ = ("_owner", "cancelled", "deadline", "done", "id", "on_cancel", "payload", "priority", "trace")
 
     def __init__(self, owner: CallOwner, request: Request, now: float) -> None:
         self._owner = owner
         self.id = request.id
         self.payload: msgspec.Raw = request.payload
         self.priority: Priority = request.priority
+        self.trace = request.trace
         self.deadline = now + request.deadline_ms / 1000
         self.cancelled = False
         self.done = False

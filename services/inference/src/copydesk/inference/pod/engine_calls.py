@@ -10,6 +10,7 @@ import msgspec
 
 from copydesk.common.rpc import InboundCall
 from copydesk.common.rpc.frames import Fault, Load, Status
+from copydesk.common.tracing import Span, tracing
 from copydesk.inference.engine import (
     DeadlineUnreachableError,
     Engine,
@@ -65,20 +66,20 @@ class EngineCalls:
         self._submit(call, request)
 
     def _submit(self, call: InboundCall, request: GenerateTokens) -> None:
+        span = tracing.start("engine", call.trace, priority=call.priority.name.lower())
         try:
             self._require_time(call)
             request_id = self._engine.submit(
                 request,
                 deadline=call.deadline,
                 priority=call.priority,
-                on_done=self._steps.on_loop(functools.partial(self._finish, call, self._clock())),
+                on_done=self._steps.on_loop(functools.partial(self._finish, call, self._clock(), span)),
                 on_tokens=self._steps.on_loop(functools.partial(self._stream, call)) if request.stream else None,
             )
-        except OverloadedError as error:
-            self._refuse(call, error)
-            return
         except RequestError as error:
-            call.fail(Status.INVALID, Fault(error.code, str(error)))
+            self._turn_away(call, error)
+            if span is not None:
+                span.end(error.code)
             return
         call.on_cancel = functools.partial(self._cancel, request_id)
         self._steps.wake()
@@ -88,6 +89,12 @@ class EngineCalls:
         wait, remaining = self._engine.outlook(call.priority), call.remaining_ms() / 1000
         if wait > remaining:
             raise DeadlineUnreachableError(wait, remaining)
+
+    def _turn_away(self, call: InboundCall, error: RequestError) -> None:
+        if isinstance(error, OverloadedError):
+            self._refuse(call, error)
+        else:
+            call.fail(Status.INVALID, Fault(error.code, str(error)))
 
     def _refuse(self, call: InboundCall, error: OverloadedError) -> None:
         retry = retry_after_ms(self._engine.load(), self._request_seconds)
@@ -100,7 +107,9 @@ class EngineCalls:
         self._engine.cancel(request_id)
         self._steps.wake()
 
-    def _finish(self, call: InboundCall, began: float, result: GeneratedTokens) -> None:
+    def _finish(self, call: InboundCall, began: float, span: Span | None, result: GeneratedTokens) -> None:
+        if span is not None:
+            _end(span, result)
         if result.finish is Finish.DEADLINE:
             call.fail(Status.DEADLINE_EXCEEDED, Fault("deadline_exceeded", "it expired in the engine"))
             return
@@ -113,3 +122,14 @@ class EngineCalls:
         self._request_seconds += _SMOOTHING * (self._clock() - began - self._request_seconds)
         self._metrics.answered(result)
         call.reply(self._encoder.encode(result))
+
+
+def _end(span: Span, result: GeneratedTokens) -> None:
+    span.end(
+        finish=result.finish.value,
+        prompt_tokens=result.prompt_tokens,
+        completion_tokens=result.completion_tokens,
+        passes=result.passes,
+        drafted=result.drafted,
+        accepted=result.accepted,
+    )

@@ -94,6 +94,7 @@ class EngineLink:
         priority: Priority,
         on_reply: Callable[[Response], None],
         on_chunk: Callable[[msgspec.Raw], None] | None = None,
+        trace: str = "",
     ) -> Callable[[], None] | None:
         """Send a request; return what cancels it, or None when there is no engine to send it to."""
         channel = self._open_channel()
@@ -106,6 +107,7 @@ class EngineLink:
             priority=priority,
             on_reply=functools.partial(self._answered, channel, on_reply, self._clock()),
             on_chunk=on_chunk,
+            trace=trace,
         )
         if priority is Priority.INTERACTIVE:
             self._interactive.add(request_id)

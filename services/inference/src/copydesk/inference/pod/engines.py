@@ -58,11 +58,17 @@ class Engines:
         priority: Priority,
         on_reply: Callable[[Response], None],
         on_chunk: Callable[[msgspec.Raw], None] | None = None,
+        trace: str = "",
     ) -> Callable[[], None] | Refusal:
         """Send a request and return what cancels it, or say why not: engines are away, or surely full."""
         link = self._choose(priority)
         cancel = link and link.send(
-            payload, deadline_ms=deadline_ms, priority=priority, on_reply=on_reply, on_chunk=on_chunk
+            payload,
+            deadline_ms=deadline_ms,
+            priority=priority,
+            on_reply=on_reply,
+            on_chunk=on_chunk,
+            trace=trace,
         )
         return cancel or self._refusal()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from copydesk.common.rpc import Fault, InboundCall, Response, Status
+from copydesk.common.tracing import tracing
 from copydesk.inference.engine import GenerateTokens
 from copydesk.inference.pod.engines import Engines, Refusal
 from copydesk.inference.pod.metrics import WorkerMetrics
@@ -20,7 +21,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class TaskCall:
     """Ends an RPC call and counts how; on the way it asks the engine, once, for as long as somebody waits."""
 
-    __slots__ = ("_began", "_call", "_cancel_engine", "_clock", "_metrics")
+    __slots__ = ("_began", "_call", "_cancel_engine", "_clock", "_metrics", "_span")
 
     def __init__(
         self, call: InboundCall, metrics: WorkerMetrics, clock: Callable[[], float] = time.monotonic
@@ -30,6 +31,7 @@ class TaskCall:
         self._clock = clock
         self._began = clock()
         self._cancel_engine: Callable[[], None] | None = None
+        self._span = tracing.start("worker", call.trace, priority=call.priority.name.lower())
 
     def ask(
         self,
@@ -49,6 +51,7 @@ class TaskCall:
             priority=self._call.priority,
             on_reply=on_reply,
             on_chunk=on_chunk,
+            trace=self._span.traceparent if self._span else "",
         )
         if isinstance(sent, Refusal):
             self.fail(sent.status, sent.fault)
@@ -68,13 +71,18 @@ class TaskCall:
     def reply(self, answer: msgspec.Struct) -> None:
         """Answer."""
         self._call.reply(_encode(answer))
-        self._metrics.ended(Status.OK, self._clock() - self._began)
+        self._ended(Status.OK)
 
     def fail(self, status: Status, fault: Fault) -> None:
         """End the call without an answer."""
         self._call.fail(status, fault)
-        self._metrics.ended(status, self._clock() - self._began)
+        self._ended(status, fault.code)
 
     def _cancelled(self) -> None:
         self.release_engine()
-        self._metrics.ended(Status.CANCELLED, self._clock() - self._began)
+        self._ended(Status.CANCELLED)
+
+    def _ended(self, status: Status, error: str = "") -> None:
+        self._metrics.ended(status, self._clock() - self._began)
+        if self._span is not None:
+            self._span.end(error, status=status.name.lower())
