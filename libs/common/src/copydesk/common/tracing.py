@@ -1,9 +1,9 @@
 """OpenTelemetry traces across processes, for those who set an exporter; nothing at all for everybody else.
 
 A trace travels as its `traceparent` (W3C Trace Context): in the header of an HTTP request, and in each RPC
-request. Whether and where spans go is said by OpenTelemetry's own variables, so that what people know of other services
-holds here too: `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) switches tracing on, `OTEL_TRACES_SAMPLER`
-says how many requests are traced, `OTEL_SDK_DISABLED=true` switches it off again.
+request. Whether and where spans go is said by OpenTelemetry's own variables, so that what people know of other
+services holds here too: `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) switches tracing on,
+`OTEL_TRACES_SAMPLER` says how many requests are traced, `OTEL_SDK_DISABLED=true` switches it off again.
 """
 
 from __future__ import annotations
