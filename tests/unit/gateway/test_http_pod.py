@@ -278,6 +278,14 @@ async def test_what_goes_wrong_has_the_status_that_rpc_pods_give_it(
     assert (await Ask(channel, text("Once")).answer()).text == "Once"
 
 
+async def test_an_answer_that_nobody_asked_for_is_nobody_elses(server: OpenAiServer, channel: HttpChannel) -> None:
+    server.behaviour = "twice"
+    assert (await Ask(channel, text("Once")).answer()).text == "Unasked."
+    server.behaviour = "repeat"
+    for number in range(3):
+        assert (await Ask(channel, text(f"Number {number}")).answer()).text == f"Number {number}"
+
+
 async def test_back_pressure_says_when_to_return(server: OpenAiServer, channel: HttpChannel) -> None:
     server.behaviour = "full"
     response = await Ask(channel, text("Once")).response

@@ -6,10 +6,12 @@ import asyncio
 from typing import Protocol
 
 from copydesk.common.rpc import Fault, Status
+from copydesk.common.telemetry import get_logger
 from copydesk.gateway.http_pod.pool import Asker, Pool
 from copydesk.gateway.http_pod.questions import CHAT_COMPLETIONS, Question
 from copydesk.gateway.http_pod.readers import EventReader, Reader, Unreadable, WholeReader, refusal
 
+_log = get_logger(__name__)
 _BROKEN_OFF = Fault("engine_unavailable", "the server closed the connection before its answer was complete")
 
 
@@ -66,11 +68,14 @@ class Job(Asker):
             self._refused()
             return
         try:
-            answer = self._reader.end()
+            payload = self._asked.conclude(self._reader.end())
         except Unreadable as error:
             self._unreadable(error)
-            return
-        self._desk.answer(self._id, self._asked.conclude(answer))
+        except Exception:
+            _log.exception("http_answer_not_used")
+            self._desk.fail(self._id, Status.INTERNAL, Fault("internal", "the gateway could not use the answer"))
+        else:
+            self._desk.answer(self._id, payload)
 
     def broken_off(self) -> None:
         """The answer will not be complete: the pod is left alone until it answers a ping."""

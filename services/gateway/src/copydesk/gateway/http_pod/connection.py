@@ -97,11 +97,16 @@ class HttpConnection(asyncio.Protocol):
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """The head is complete; one of an informational answer (1xx) is not yet the answer's."""
+        """The head is complete; that of an informational answer (1xx) is not the answer's.
+
+        An answer that nobody asked for ends the connection: the next one on it might be another's too.
+        """
         status = self._parser.get_status_code()
         if status < 200:
             self._headers = {}
-        elif self._listener is not None:
+        elif self._listener is None:
+            self.abort()
+        else:
             self._begun = True
             self._listener.on_head(status, self._headers)
 
@@ -115,6 +120,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._begun:
             return
         listener, self._listener = self._listener, None
+        self._begun = False
         if self._parser.should_keep_alive() and self.open:
             self._on_free(self)
         elif self._transport is not None:
