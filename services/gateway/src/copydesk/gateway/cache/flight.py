@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from copydesk.common.rpc import Priority
@@ -66,12 +65,12 @@ class Flight:
     __slots__ = ("_dispatch", "_sentences", "_waiters", "deadline", "digest", "key", "payload", "priority")
 
     def __init__(
-        self, sentences: SharedSentences, key: str, digest: str, payload: bytes, priority: Priority
+        self, sentences: SharedSentences, digest: str, payload: bytes, priority: Priority, key: str
     ) -> None:
-        self.key = key
         self.digest = digest
         self.payload = payload
         self.priority = priority
+        self.key = key
         self.deadline = 0.0
         self._sentences = sentences
         self._waiters: dict[Waiter, None] = {}
@@ -84,10 +83,11 @@ class Flight:
 
     def join(self, deadline: float, on_done: OnDone) -> Waiter:
         """Add one who waits; the first decides about the deadline."""
+        waiter = Waiter(self, deadline, on_done)
         if not self._waiters:
             self.deadline = deadline
-        waiter = Waiter(self, deadline, on_done)
-        waiter.expire_by(self.deadline, self._sentences.loop)
+        elif deadline < self.deadline:
+            waiter.expire_by(self.deadline, self._sentences.loop)
         self._waiters[waiter] = None
         return waiter
 
@@ -103,10 +103,7 @@ class Flight:
             self._dispatch.cancel()
 
     def depart(self) -> None:
-        """Send the sentence to a pod, with as much time as any who waits has."""
-        self.deadline = max(waiter.deadline for waiter in self._waiters)
-        for waiter in self._waiters:
-            waiter.expire_by(self.deadline, self._sentences.loop)
+        """Send the sentence to a pod."""
         self._dispatch = self._sentences.dispatcher.submit(
             self.payload, self.deadline, self._on_done, priority=self.priority
         )
@@ -115,21 +112,32 @@ class Flight:
         """Tell everybody how it ended; one of them may cancel others, or submit the same sentence again."""
         self._sentences.forget(self)
         self._dispatch = None
-        self._answer(lambda _: True, outcome)
+        waiters = self._waiters
+        while waiters:
+            waiter = next(iter(waiters))
+            del waiters[waiter]
+            waiter.answer(outcome)
 
     def _on_done(self, outcome: Delivery | ApiError) -> None:
         if isinstance(outcome, Delivery):
             self._sentences.keep(self, outcome)
         elif outcome.code == "deadline_exceeded":
-            limit, self._dispatch = self.deadline, None
-            self._answer(lambda waiter: waiter.deadline <= limit, outcome)
+            self._dispatch = None
+            self._drop_late(outcome)
             if self._waiters:
-                self.depart()
+                self._depart_again()
                 return
         self.land(outcome)
 
-    def _answer(self, concerned: Callable[[Waiter], bool], outcome: Delivery | ApiError) -> None:
-        for waiter in [waiter for waiter in self._waiters if concerned(waiter)]:
+    def _drop_late(self, outcome: ApiError) -> None:
+        limit = self.deadline
+        for waiter in [waiter for waiter in self._waiters if waiter.deadline <= limit]:
             if waiter in self._waiters:
                 del self._waiters[waiter]
                 waiter.answer(outcome)
+
+    def _depart_again(self) -> None:
+        self.deadline = max(waiter.deadline for waiter in self._waiters)
+        for waiter in self._waiters:
+            waiter.expire_by(self.deadline, self._sentences.loop)
+        self.depart()

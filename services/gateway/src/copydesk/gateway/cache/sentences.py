@@ -59,7 +59,8 @@ class SharedSentences:
         self._share = share
         self._memory = memory
         self._redis = redis
-        self._flights: dict[str, Flight] = {}
+        self._remembers = memory is not None or redis is not None
+        self._flights: dict[bytes, Flight] = {}
         self._shared = 0
         self._unusable = 0
         self._found: dict[str, int] = defaultdict(int)
@@ -81,25 +82,25 @@ class SharedSentences:
         if on_chunk is not None or deadline <= self.loop.time():
             return self.dispatcher.submit(payload, deadline, on_done, priority=priority, on_chunk=on_chunk)
         digest = self.fleet.digest
-        key = cache_key(digest, payload)
+        key = cache_key(digest, payload) if self._remembers else ""
         value = None if self._memory is None else self._memory.get(key)
         if value is not None:
             self._found["memory"] += 1
             return Remembered(self.loop.call_soon(on_done, Delivery(msgspec.Raw(value), digest)))
-        underway = self._flights.get(key) if self._share else None
-        if underway is not None and underway.priority <= priority:
+        underway = self._flights.get(payload)
+        if underway is not None and underway.priority <= priority and underway.digest == digest:
             self._shared += 1
             return underway.join(deadline, on_done)
-        return self._start(Flight(self, key, digest, payload, priority), deadline, on_done)
+        return self._start(Flight(self, digest, payload, priority, key), deadline, on_done)
 
     def forget(self, flight: Flight) -> None:
         """A flight has ended; nobody may join it any more."""
-        if self._flights.get(flight.key) is flight:
-            del self._flights[flight.key]
+        if self._flights.get(flight.payload) is flight:
+            del self._flights[flight.payload]
 
     def keep(self, flight: Flight, answer: Delivery) -> None:
         """Remember an answer, if it is one."""
-        if self._memory is None and self._redis is None:
+        if not self._remembers:
             return
         value = bytes(answer.payload)
         if not _sound(value):
@@ -113,7 +114,7 @@ class SharedSentences:
     def families(self) -> Iterator[Family]:
         """What there is to count, for the metrics."""
         yield "shared_sentences_total", "counter", "Sentences that waited for one underway.", [((), self._shared)]
-        if self._memory is None and self._redis is None:
+        if not self._remembers:
             return
         found = [((("result", result),), count) for result, count in self._found.items()]
         yield "cache_lookups_total", "counter", "Sentences looked up, by where they were found.", found
@@ -126,9 +127,11 @@ class SharedSentences:
 
     def _start(self, flight: Flight, deadline: float, on_done: OnDone) -> Waiter:
         if self._share:
-            self._flights[flight.key] = flight
+            self._flights[flight.payload] = flight
         waiter = flight.join(deadline, on_done)
-        if self._redis is not None and self._redis.up and flight.digest:
+        if not self._remembers:
+            flight.depart()
+        elif self._redis is not None and self._redis.up and flight.digest:
             self._redis.read(flight.key, partial(self._on_value, flight))
         else:
             self._miss(flight)
