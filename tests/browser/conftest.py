@@ -1,4 +1,7 @@
-"""A real Chromium on the pages of a gateway that is a process, with pods that correct by rules the test knows."""
+"""A real Chromium on the pages of a gateway that is a process, with pods that correct by rules the test knows.
+
+The tests of a module share a browser, and therefore an event loop; each has a gateway, pods and pages of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
 
 from copydesk.common.tasks import CorrectedSentence, Outcome
 from tests.browser.browsers import NoBrowserError, executable, launched
@@ -71,6 +75,7 @@ class Newsroom:
         self.gateway: GatewayProcess | None = None
         self._browser = browser
         self._port = free_port()
+        self._contexts: list[BrowserContext] = []
         self._watches: list[Watch] = []
 
     @property
@@ -92,17 +97,21 @@ class Newsroom:
     async def page(self, path: str = "/", **context: Any) -> Page:
         """A page in a browser context of its own; `context` are Playwright's options, such as a device's."""
         permissions = ["clipboard-read", "clipboard-write"]
-        page = await (await self._browser.new_context(permissions=permissions, **context)).new_page()
+        opened = await self._browser.new_context(permissions=permissions, **context)
+        self._contexts.append(opened)
+        page = await opened.new_page()
         self._watches.append(Watch(page, self.url))
         await page.goto(self.url + path)
         return page
 
-    def check(self) -> None:
-        """Fail if a page did what no page may."""
+    async def close(self) -> None:
+        """Close the pages, and fail if one did what no page may."""
+        for context in self._contexts:
+            await context.close()
         assert [complaint for watch in self._watches for complaint in watch.complaints] == []
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """The machine's Chromium; without one the test is skipped, or fails where nothing may be skipped."""
     try:
@@ -115,7 +124,7 @@ async def browser() -> AsyncIterator[Browser]:
         yield browser
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def newsroom(tmp_path: Path, nats_server: NatsServer, browser: Browser) -> AsyncIterator[Newsroom]:
     """A newsroom whose fleet is not open yet; at the end, its pages must have kept to the rules."""
     async with AsyncExitStack() as stack:
@@ -123,4 +132,4 @@ async def newsroom(tmp_path: Path, nats_server: NatsServer, browser: Browser) ->
         room = Newsroom(site, nats_server, await site.discovery(nats_server), browser)
         stack.push_async_callback(room.pod.stop)
         yield room
-        room.check()
+        await room.close()

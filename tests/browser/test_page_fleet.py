@@ -7,12 +7,15 @@ import re
 import time
 
 import httpx
+import pytest
 from playwright.async_api import expect
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import ScaleDecision, scale_subject
 from tests.browser.conftest import Newsroom
 from tests.fixtures.fake_pod import MODEL
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def work(newsroom: Newsroom, requests: int) -> None:
@@ -30,7 +33,7 @@ async def test_it_shows_the_pods_the_rates_and_the_latencies_and_follows_them(ne
     row = page.locator("#pods tr")
     await expect(row).to_contain_text("ready")
     await work(newsroom, 20)
-    await expect(row.locator("td").nth(7)).to_have_text("20")
+    await expect(row.locator("td").nth(8)).to_have_text("20")
     await expect(page.locator("#latencies output")).to_contain_text("ms P99")
     await expect(page.locator("#latencies .line.first")).to_have_attribute("d", re.compile(r"^M[\d.]+ [\d.]+h0"))
     await newsroom.pod.stop()

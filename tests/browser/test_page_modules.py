@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from playwright.async_api import Page
+import pytest_asyncio
+from playwright.async_api import Browser, Page
 
 from copydesk.text import apply, edits, segment
-from tests.browser.conftest import Newsroom
+from tests.integration.gateway.conftest import Site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EMOJI = "\U0001f600"
 SCIENTIST = "\U0001f469\u200d\U0001f52c"
 WORDS = ["she", "goes", "go", EMOJI, SCIENTIST, "caf\u00e9", "e\u0301te", "in", "park", ",", "\n", "\ud55c\uae00"]
 
 
-@pytest.fixture
-async def page(newsroom: Newsroom) -> Page:
-    await newsroom.start_gateway()
-    return await newsroom.page()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    """One page for all: nothing that is called here leaves anything behind. Nor does it need a fleet."""
+    async with AsyncExitStack() as stack:
+        gateway = await Site(stack, tmp_path_factory.mktemp("gateway")).gateway("nats://127.0.0.1:1")
+        page = await browser.new_page()
+        await page.goto(gateway.url)
+        yield page
 
 
 async def call(page: Page, module: str, body: str, argument: Any = None) -> Any:

@@ -6,9 +6,12 @@ import hashlib
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from tests.browser.conftest import Newsroom
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TEXT = "She go home."
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import Newsroom
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SOURCE = "She go to school. He have a very very big dog in park."
 EMOJI = "\U0001f600\U0001f469\u200d\U0001f52c"
@@ -23,7 +26,7 @@ async def written(page: Page) -> str:
     return await page.locator("#text").input_value()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def page(newsroom: Newsroom) -> Page:
     await newsroom.open_fleet()
     return await newsroom.page()

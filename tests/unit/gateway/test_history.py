@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.common.messages import ScaleDecision
+from copydesk.gateway.app import build_app
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.history import KEPT_DECISIONS, KEPT_SECONDS, REASON_CHARACTERS, SILENT_SECONDS, History, Work
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.schemas import FleetHistory
 from copydesk.gateway.validation import parse_since
+from tests.unit.gateway.conftest import Desk
 
 
 def test_rates_are_of_the_time_that_passed() -> None:
@@ -126,3 +130,18 @@ def test_since_is_a_time_or_an_error(value: str) -> None:
     with pytest.raises(ApiError) as raised:
         parse_since(value)
     assert (raised.value.status, raised.value.code, raised.value.param) == (400, "invalid_since", "since")
+
+
+async def test_the_gateway_counts_what_it_answered_and_tells_it(desk: Desk) -> None:
+    gateway = await desk.gateway(await desk.pod("a"))
+    transport = httpx.ASGITransport(build_app(gateway, None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        gateway.metrics.request("/v1/correct", 200, 0.05)
+        gateway.history.record(gateway.metrics.work, 3, asyncio.get_running_loop().time())
+        body = msgspec.json.decode((await client.get("/v1/fleet/history")).content, type=FleetHistory)
+        assert body.requests_per_s[0] > 0
+        assert body.in_flight == [3]
+        later = await client.get("/v1/fleet/history", params={"since": body.at_ms[0]})
+        assert msgspec.json.decode(later.content, type=FleetHistory).at_ms == []
+        wrong = await client.get("/v1/fleet/history", params={"since": "yesterday"})
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "invalid_since")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator
+from importlib.resources import files
 from typing import Any
 
 import httpx
@@ -182,11 +184,14 @@ async def test_metrics_count_by_route_and_code(client: httpx.AsyncClient) -> Non
 async def test_the_page_is_self_contained_and_says_so_to_the_browser(client: httpx.AsyncClient) -> None:
     page = await client.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    for name in ("/", "/docs", "/assets/page.js", "/assets/page.css", "/assets/reference.js"):
+    assets = [f"/assets/{path.name}" for path in files("copydesk.gateway").joinpath("page").iterdir()]
+    for name in ("/", "/fleet", "/docs", *assets):
         response = await client.get(name)
         assert response.status_code == 200
-        assert "//" not in response.text.replace("// ", "")
-        assert "innerHTML" not in response.text
+        assert response.headers["content-security-policy"] == page.headers["content-security-policy"]
+        assert not re.search(r"[a-z]://|[\"'(]//|innerHTML|\son\w+=|<style|style=", response.text), name
+        again = await client.get(name, headers={"If-None-Match": response.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
 
 
 async def test_the_openapi_document_has_a_schema_for_each_reference(client: httpx.AsyncClient) -> None:

@@ -69,6 +69,8 @@ function showNow({ model, model_digest: digest, discovery_connected: discovery, 
     "now-load": `${shown(totals.in_flight)} of ${shown(totals.capacity)}`,
     "now-rate": `${last("requests_per_s")} / s`,
     "now-latency": `${last("p50_ms")} / ${last("p99_ms")} ms`,
+    "now-queued": shown(totals.queued),
+    "now-ejected": `${shown(totals.ejected)}, ${shown(totals.ejections)}${totals.panic ? "; panic: all are used" : ""}`,
     "now-discovery": discovery ? "connected" : "away; the last list of pods holds",
   };
   for (const [id, value] of Object.entries(values)) at(id).textContent = value;
