@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -274,6 +275,19 @@ async def test_sentences_may_be_sent_each_on_its_own(dispatcher: Recorder) -> No
     assert len(dispatcher.sent) == 3
     dispatcher.sent[1].on_done(delivery())
     assert [asker.codes for asker in askers] == [[], ["ok"], []]
+
+
+async def test_what_has_ended_is_gone_without_a_search_for_cycles(dispatcher: Recorder) -> None:
+    sentences = sharing(dispatcher, memory=MemoryCache(10_000))
+    gc.collect()
+    for seconds in (1, 2, 3):
+        Asker(sentences, seconds=seconds).ask()
+    dispatcher.sent[0].on_done(faults.deadline_exceeded())
+    dispatcher.sent[1].on_done(delivery())
+    for seconds in (2, 1):
+        Asker(sentences, "He go.", seconds).ask().handle.cancel()
+    dispatcher.sent.clear()
+    assert gc.collect() == 0
 
 
 class FakeRedis:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Callable, Mapping
 
@@ -168,6 +169,26 @@ def test_a_handler_that_fails_after_the_gate_is_answered_for(meter: Later, error
     admitting(raising(error), gatekeeper)(exchange)
     meter.asked[0](None)
     assert (exchange.said, gatekeeper.inside("web")) == ([code], 0)
+
+
+def test_what_has_ended_is_gone_without_a_search_for_cycles(meter: Later) -> None:
+    handler, gatekeeper = Kept(), gate(meter, requests_per_second=1, concurrency=2)
+    guarded = admitting(handler, gatekeeper)
+    gc.collect()
+    answered, left, refused = Recorded(), Recorded(), Recorded()
+    guarded(answered)
+    guarded(left)
+    guarded(refused)
+    meter.asked[0](None)
+    meter.asked[1](None)
+    handler.exchanges[0].respond(b"{}")
+    left.leave()
+    for exchange in (answered, refused):
+        exchange.on_gone = None  # as a connection does when it has answered
+    handler.exchanges.clear()
+    meter.asked.clear()
+    del answered, left, refused, exchange
+    assert gc.collect() == 0
 
 
 def test_a_handler_that_fails_at_once_does_so_as_without_a_gate(meter: Later) -> None:

@@ -160,15 +160,21 @@ class _Visit:
             self._on_admitted()
             return
         self._gatekeeper.count_refusal(error)
+        on_refused = self._on_refused
         self.leave()
-        self._on_refused(error)
+        on_refused(error)
 
     def leave(self) -> None:
-        """The request has ended."""
+        """The request has ended. What it was to call is forgotten, since that may know this visit in turn."""
         if not self._gone:
             self._gone = True
+            self._on_admitted, self._on_refused = _nothing, _tell_nobody
             self._gatekeeper.left(self._client)
 
 
 def _nothing() -> None:
     """Release nothing."""
+
+
+def _tell_nobody(_error: ApiError) -> None:
+    """Refuse one who has gone."""

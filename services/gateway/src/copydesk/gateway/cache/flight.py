@@ -101,6 +101,7 @@ class Flight:
         self._sentences.forget(self)
         if self._dispatch is not None:
             self._dispatch.cancel()
+            self._dispatch = None
 
     def depart(self) -> None:
         """Send the sentence to a pod."""

@@ -33,10 +33,10 @@ _ERRORS = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not declared as JSON in UTF-8.",
-    429: "The fleet is full; `Retry-After` says when to come back.",
+    429: "The fleet is full, or the key has used up its limits; `Retry-After` says when to come back.",
     500: "A mistake of the gateway's own.",
     502: "A pod failed.",
-    503: "No pod can take the work (`no_endpoints`, `pod_unavailable`).",
+    503: "No pod can take the work (`no_endpoints`, `pod_unavailable`), or the key cannot be checked now.",
     504: "The deadline passed.",
 }
 
