@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from copydesk.common.rpc import Status
+from copydesk.gateway.history import WORK, Work
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 Labels = tuple[tuple[str, str], ...]
+
+Family = tuple[str, str, str, Iterable[tuple[Labels, float]]]
+"""Name (without the common prefix), kind, help, and samples."""
 
 
 class Histogram:
@@ -46,15 +50,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.work = Work()
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
         self._seconds: dict[str, Histogram] = defaultdict(Histogram)
         self._sentences: dict[Status, int] = defaultdict(int)
         self._retries: dict[str, int] = defaultdict(int)
+        self._others: list[Callable[[], Iterable[Family]]] = []
 
     def request(self, route: str, code: int, seconds: float) -> None:
         """Count an answered request; `route` is the pattern, not the path, so that its values are few."""
         self._requests[route, code] += 1
         self._seconds[route].observe(seconds)
+        if route in WORK:
+            self.work.count(code, seconds)
 
     def sentence(self, status: Status) -> None:
         """Count one attempt of one sentence on one pod by how it ended."""
@@ -63,6 +71,10 @@ class Metrics:
     def retry(self, reason: str) -> None:
         """Count a retry on another pod, or (`refused_by_budget`) one that was not made."""
         self._retries[reason] += 1
+
+    def include(self, families: Callable[[], Iterable[Family]]) -> None:
+        """Render what another part counts of itself as well."""
+        self._others.append(families)
 
     @property
     def retries(self) -> int:
@@ -86,6 +98,10 @@ class Metrics:
         yield from _family(prefix + "retries_total", "counter", "Retries on another pod.", retries)
         states = (((("state", state),), n) for state, n in pods.items())
         yield from _family(prefix + "pods", "gauge", "Pods by state, as this gateway sees them.", states)
+
+        for families in self._others:
+            for name, kind, text, samples in families():
+                yield from _family(prefix + name, kind, text, samples)
 
     def _histograms(self, name: str) -> Iterator[str]:
         yield f"# HELP {name} Time from the request's head to its answer.\n# TYPE {name} histogram\n"
