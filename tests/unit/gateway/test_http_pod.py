@@ -143,6 +143,7 @@ def test_a_chat_is_asked_with_its_roles_and_a_sentence_as_what_a_user_says() -> 
         "model": "m",
         "messages": [{"role": "user", "content": "She go."}],
         "temperature": 0,
+        "max_tokens": 19,
     }
 
 
@@ -208,6 +209,8 @@ def test_a_stream_that_ends_or_fails_midway_is_unreadable() -> None:
         ("maximum context length is 512 tokens, your request has 600", False, "prompt_too_long", "prompt"),
         ("maximum context length is 512 tokens, your request has 600", True, "prompt_too_long", "messages"),
         ("'max_tokens' is too large: 900. maximum context length is 512", True, "context_exceeded", "max_tokens"),
+        ("max_tokens=900 cannot be greater than max_model_len=512.", False, "context_exceeded", "max_tokens"),
+        ("Token id 10000000 is out of vocabulary", False, "unknown_token", "prompt"),
         ("top_k must be positive", True, "invalid_parameter", "top_k"),
     ],
 )

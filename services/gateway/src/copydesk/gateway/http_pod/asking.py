@@ -11,6 +11,8 @@ from copydesk.gateway.http_pod.pool import Asker, Pool
 from copydesk.gateway.http_pod.questions import CHAT_COMPLETIONS, Question
 from copydesk.gateway.http_pod.readers import EventReader, Reader, Unreadable, WholeReader, refusal
 
+TOO_LONG = ("prompt_too_long", "context_exceeded")
+
 _log = get_logger(__name__)
 _BROKEN_OFF = Fault("engine_unavailable", "the server closed the connection before its answer was complete")
 
@@ -89,7 +91,7 @@ class Job(Asker):
     def _refused(self) -> None:
         chat = self._asked.path == CHAT_COMPLETIONS
         status, fault = refusal(self._status, self._headers, bytes(self._refusal), chat=chat)
-        if fault.code == "prompt_too_long" and self._asked.too_long is not None:
+        if fault.code in TOO_LONG and self._asked.too_long is not None:
             self._desk.answer(self._id, self._asked.too_long)
         else:
             self._desk.fail(self._id, status, fault)

@@ -27,6 +27,11 @@ CHAT_COMPLETIONS = "/v1/chat/completions"
 MIN_SIMILARITY = 0.5
 """The least share of words that a correction has in common with its source; what pods have by default."""
 
+BYTES_A_TOKEN = 2
+SPARE_TOKENS = 16
+"""What bounds a correction: English has about four bytes a token, so that this is twice the source and some more.
+A model that runs on is cut."""
+
 _REPLACEMENT = "\ufffd"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -38,7 +43,7 @@ class Question:
     """A request to a server: `body` for `path`.
 
     `conclude` makes the answer to the task, encoded, of the text that the server writes. `too_long` is the answer
-    where the prompt does not fit; without it that is an error.
+    where prompt and answer do not fit; without it that is an error.
     """
 
     path: str
@@ -67,7 +72,12 @@ def question(task: Task, model: str) -> Question:
 def _correction(task: CorrectSentence, model: str) -> Question:
     """Ask for a correction by the model's own chat template, with the sentence as what the user says."""
     source = task.text
-    body = {"model": model, "messages": [{"role": "user", "content": source}], "temperature": 0}
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": source}],
+        "temperature": 0,
+        "max_tokens": SPARE_TOKENS + len(source.encode()) // BYTES_A_TOKEN,
+    }
 
     def conclude(answer: GeneratedText) -> bytes:
         return _encode(corrected(source, answer))

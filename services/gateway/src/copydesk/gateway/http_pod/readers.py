@@ -17,7 +17,7 @@ RETRY_AFTER_MS = 1_000
 SHOWN = 500
 """Characters of a server's message that are passed on."""
 
-_CONTEXT = re.compile(r"context.?length|context window|longer than the maximum", re.IGNORECASE)
+_CONTEXT = re.compile(r"context.?length|context window|max_model_len", re.IGNORECASE)
 _DIGITS = re.compile(rb"[0-9]{1,4}")
 
 _FINISHES = {"stop": Stopped.STOP, "length": Stopped.LENGTH}
@@ -137,11 +137,18 @@ def refusal(status: int, headers: Mapping[bytes, bytes], body: bytes, *, chat: b
         return Status.OVERLOADED, Fault("queue_full", message, _retry_after_ms(headers))
     if status not in (400, 413, 422):
         return Status.INTERNAL, Fault("server_failed", message)
+    return Status.INVALID, _mistake(said, message, param, "messages" if chat else "prompt")
+
+
+def _mistake(said: str, message: str, param: str, prompt: str) -> Fault:
+    """What is wrong with a request, in the codes of pods; vLLM has no codes of its own for it, but words."""
+    if "out of vocabulary" in said:
+        return Fault("unknown_token", message, parameter=prompt)
     if _CONTEXT.search(said) is None:
-        return Status.INVALID, Fault("invalid_parameter", message, parameter=param)
+        return Fault("invalid_parameter", message, parameter=param)
     if "max_tokens" in said or "max_completion_tokens" in said:
-        return Status.INVALID, Fault("context_exceeded", message, parameter="max_tokens")
-    return Status.INVALID, Fault("prompt_too_long", message, parameter="messages" if chat else "prompt")
+        return Fault("context_exceeded", message, parameter="max_tokens")
+    return Fault("prompt_too_long", message, parameter=prompt)
 
 
 def _read(body: bytes) -> _Answer:

@@ -70,7 +70,7 @@ class CompletionForm:
     def whole(self, heading: Heading, texts: Sequence[Ended]) -> Completion:
         """Every choice at once."""
         choices = [_completion_choice(index, ended.answer.text, ended) for index, ended in enumerate(texts)]
-        return _completion(heading, choices, usage_of(texts), texts[0].digest)
+        return _completion(heading, choices, usage_of(texts), _digest(texts[0]))
 
     def part(
         self, heading: Heading, index: int, text: str, usage: UsageField, *, first: bool, ended: Ended | None
@@ -101,7 +101,7 @@ class ChatForm:
                 for index, answer in enumerate(answers)
             ],
             usage=usage_of(texts),
-            system_fingerprint=texts[0].digest,
+            system_fingerprint=_digest(texts[0]),
         )
 
     def part(
@@ -128,7 +128,8 @@ def usage_of(texts: Sequence[Ended]) -> TokenUsage:
 
 
 def _digest(ended: Ended | None) -> str | UnsetType:
-    return UNSET if ended is None else ended.digest
+    """A server that speaks only HTTP does not tell its weights."""
+    return UNSET if ended is None or not ended.digest else ended.digest
 
 
 def _completion_choice(index: int, text: str, ended: Ended | None) -> CompletionChoice:

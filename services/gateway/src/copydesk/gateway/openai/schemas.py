@@ -216,7 +216,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: list[ChatChoice]
     usage: TokenUsage
-    system_fingerprint: str
+    system_fingerprint: str | UnsetType = UNSET
 
 
 class ChatDelta(msgspec.Struct, frozen=True):
