@@ -141,7 +141,7 @@ def test_a_client_that_leaves_is_counted_out_and_its_handler_told(meter: Later) 
 
 
 def test_a_client_that_leaves_at_the_gate_is_never_handled(meter: Later) -> None:
-    handler, gatekeeper, exchange = Kept(), gate(meter, requests_per_second=1), Recorded()
+    handler, gatekeeper, exchange = Kept(), gate(meter, requests_per_second=1, concurrency=1), Recorded()
     admitting(handler, gatekeeper)(exchange)
     exchange.leave()
     meter.asked[0](None)
@@ -149,7 +149,7 @@ def test_a_client_that_leaves_at_the_gate_is_never_handled(meter: Later) -> None
 
 
 def test_a_decision_that_comes_later_lets_the_request_go_on_or_refuses_it(meter: Later) -> None:
-    handler, gatekeeper = Kept(), gate(meter, requests_per_second=1)
+    handler, gatekeeper = Kept(), gate(meter, requests_per_second=1, concurrency=2)
     guarded = admitting(handler, gatekeeper)
     good, bad = Recorded(), Recorded()
     guarded(good)
@@ -165,7 +165,7 @@ def test_a_decision_that_comes_later_lets_the_request_go_on_or_refuses_it(meter:
     ("error", "code"), [(bad_request("blank_text", "no"), "blank_text"), (RuntimeError(), "internal_error")]
 )
 def test_a_handler_that_fails_after_the_gate_is_answered_for(meter: Later, error: Exception, code: str) -> None:
-    gatekeeper, exchange = gate(meter, requests_per_second=1), Recorded()
+    gatekeeper, exchange = gate(meter, requests_per_second=1, concurrency=1), Recorded()
     admitting(raising(error), gatekeeper)(exchange)
     meter.asked[0](None)
     assert (exchange.said, gatekeeper.inside("web")) == ([code], 0)

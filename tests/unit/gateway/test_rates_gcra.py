@@ -55,7 +55,7 @@ def test_whoever_waits_as_told_passes_and_a_moment_earlier_does_not(rate: Rate, 
 @given(RATES, st.integers(0, START), st.integers(0, START), st.integers(0, 100))
 def test_more_use_never_means_less_waiting(rate: Rate, now: int, due: int, more: int) -> None:
     assert rule(due + more, now, rate).wait >= rule(due, now, rate).wait
-    assert rule(due, now + more, rate).wait <= rule(due, now, rate).wait or due > now + rate.window
+    assert rule(due, now + more, rate).wait <= rule(due, now, rate).wait or due > now + rate.interval * rate.burst
 
 
 @given(RATES, GAPS, st.integers(0, 10**12))

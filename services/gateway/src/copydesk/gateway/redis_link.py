@@ -36,6 +36,8 @@ CLOSE_SECONDS = 0.2
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 1.0
 
+COMPLAINT_SECONDS = 60.0
+
 PING_SECONDS = 1.0
 """After so long without a batch Redis is asked whether it is there, so that requests need not find out."""
 
@@ -82,7 +84,7 @@ class RedisLink:
         self._out: list[tuple[Command, OnReply]] = []
         self._wake = asyncio.Event()
         self._lost_at: float | None = None
-        self._refused = False
+        self._quiet_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self._pinger: asyncio.TimerHandle | None = None
 
@@ -231,13 +233,15 @@ class RedisLink:
             _deliver(on_reply, RedisLostError(reason))
 
     def _note_refusals(self, replies: list[Reply]) -> None:
-        """Log the first of commands that Redis refuses, until it refuses none of a batch again."""
-        errors = [
-            reply for reply in replies if isinstance(reply, Exception) and not isinstance(reply, NoScriptError)
-        ]
-        if errors and not self._refused:
-            _log.warning("redis_refuses", error=str(errors[0]))
-        self._refused = bool(errors)
+        """Log a command that Redis refuses, one a minute: a full or read-only one refuses without end."""
+        now = self._loop.time()
+        if now < self._quiet_until:
+            return
+        for reply in replies:
+            if isinstance(reply, Exception) and not isinstance(reply, NoScriptError):
+                _log.warning("redis_refuses", error=str(reply))
+                self._quiet_until = now + COMPLAINT_SECONDS
+                return
 
     async def _disconnect(self) -> None:
         with contextlib.suppress(Exception):

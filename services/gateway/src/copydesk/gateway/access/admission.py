@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
-from copydesk.gateway.access.gatekeeper import Gatekeeper, Release
+from copydesk.gateway.access.gatekeeper import Gatekeeper, Visit
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.exchange import Exchange, Handler, Headers
 
@@ -21,99 +21,83 @@ def admitting(handler: Handler, gatekeeper: Gatekeeper) -> Handler:
 
     def handle(exchange: Exchange) -> None:
         if gatekeeper.limited(exchange.client):
-            _Admission(handler, exchange).ask(gatekeeper)
+            Admission(gatekeeper, handler, exchange).ask()
         else:
             handler(exchange)
 
     return handle
 
 
-class _Admission:
-    """One request that asks to be let in."""
-
-    __slots__ = ("_admitted", "_asked", "_counted", "_exchange", "_handler")
-
-    def __init__(self, handler: Handler, exchange: Exchange) -> None:
-        self._handler = handler
-        self._exchange = exchange
-        self._counted = Counted(exchange)
-        self._asked = self._admitted = False
-
-    def ask(self, gatekeeper: Gatekeeper) -> None:
-        """Ask, and have the request handled if the answer is there at once; raises what the handler raises."""
-        self._counted.release = gatekeeper.enter(self._exchange.client, self._on_admitted, self._exchange.fail)
-        self._asked = True
-        if self._admitted:
-            self._handle()
-
-    def _on_admitted(self) -> None:
-        self._admitted = True
-        if not self._asked:  # the end cannot be told yet
-            return
-        try:
-            self._handle()
-        except ApiError as error:
-            self._counted.fail_late(error)
-        except Exception:
-            exchange = self._exchange
-            _log.exception("request_failed", path=exchange.path, request_id=exchange.request_id)
-            self._counted.fail_late(faults.unexpected())
-
-    def _handle(self) -> None:
-        try:
-            self._handler(self._counted)
-        except BaseException:
-            self._counted.release()
-            raise
-
-
-class Counted:
-    """An `Exchange` that says when it ends: answered, or left by its client."""
+class Admission(Visit):
+    """A request that asks to be let in, and its `Exchange` once it is: so it sees the end, an answer or none."""
 
     __slots__ = (
         "_answered",
+        "_asking",
         "_exchange",
+        "_handler",
         "arrived",
         "body",
-        "client",
         "headers",
         "on_gone",
         "path",
-        "release",
         "request_id",
     )
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, gatekeeper: Gatekeeper, handler: Handler, exchange: Exchange) -> None:
+        super().__init__(gatekeeper, exchange.client)
         self.path: str = exchange.path
         self.request_id: str = exchange.request_id
         self.headers: Mapping[bytes, bytes] = exchange.headers
         self.body: bytes = exchange.body
         self.arrived: float = exchange.arrived
-        self.client: str = exchange.client
         self.on_gone: Callable[[], None] | None = None
-        self.release: Release = _not_in
-        self._answered = False
+        self._handler = handler
         self._exchange = exchange
-        exchange.on_gone = self._leave
+        self._answered = self._asking = False
+        exchange.on_gone = self._on_client_gone
+
+    def ask(self) -> None:
+        """Ask, and have the request handled if it is let in at once; raises what the handler raises then."""
+        self._asking = True
+        try:
+            self._gatekeeper.ask(self)
+        except BaseException:
+            self.leave()
+            raise
+        finally:
+            self._asking = False
+
+    def admitted(self) -> None:
+        """Have the request handled; what goes wrong at once is for whoever asked to deal with."""
+        if self._asking:
+            self._handler(self)
+            return
+        try:
+            self._handler(self)
+        except ApiError as error:
+            self._fail_late(error)
+        except Exception:
+            _log.exception("request_failed", path=self.path, request_id=self.request_id)
+            self._fail_late(faults.unexpected())
+
+    def refused(self, error: ApiError) -> None:
+        """Answer with why."""
+        self._exchange.fail(error)
 
     def respond(
         self, body: bytes, *, status: int = 200, headers: Headers = (), kind: bytes = b"application/json"
     ) -> None:
         """Answer with a whole body."""
         self._answered = True
-        self.release()
+        self.leave()
         self._exchange.respond(body, status=status, headers=headers, kind=kind)
 
     def fail(self, error: ApiError) -> None:
         """Answer with an error."""
         self._answered = True
-        self.release()
+        self.leave()
         self._exchange.fail(error)
-
-    def fail_late(self, error: ApiError) -> None:
-        """Answer with an error, unless there is an answer already."""
-        if not self._answered:
-            self.fail(error)
 
     def begin(self, *, kind: bytes, headers: Headers = ()) -> None:
         """Begin an answer whose parts come one by one."""
@@ -126,14 +110,16 @@ class Counted:
 
     def end(self) -> None:
         """Say that the answer is complete."""
-        self.release()
+        self.leave()
         self._exchange.end()
 
-    def _leave(self) -> None:
-        self.release()
+    def _fail_late(self, error: ApiError) -> None:
+        if self._answered:
+            self.leave()
+        else:
+            self.fail(error)
+
+    def _on_client_gone(self) -> None:
+        self.leave()
         if self.on_gone is not None:
             self.on_gone()
-
-
-def _not_in() -> None:
-    """Release what was not let in."""

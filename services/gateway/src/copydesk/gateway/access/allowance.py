@@ -16,6 +16,9 @@ class Allowance:
     concurrency: int | None = None
 
 
+UNLIMITED = Allowance()
+
+
 def allowance(own: KeyLimits, default: KeyLimits) -> Allowance:
     """Return what holds for a client: its own limits, the defaults where it has none.
 
@@ -23,9 +26,13 @@ def allowance(own: KeyLimits, default: KeyLimits) -> Allowance:
     worth.
     """
     concurrency = default.concurrency if own.concurrency is None else own.concurrency
+    rate = _rate(own, default)
+    return UNLIMITED if rate is None and concurrency is None else Allowance(rate, concurrency)
+
+
+def _rate(own: KeyLimits, default: KeyLimits) -> Rate | None:
     if own.requests_per_second is not None:
-        return Allowance(Rate.of(own.requests_per_second, own.burst), concurrency)
+        return Rate.of(own.requests_per_second, own.burst)
     if default.requests_per_second is None:
-        return Allowance(None, concurrency)
-    burst = default.burst if own.burst is None else own.burst
-    return Allowance(Rate.of(default.requests_per_second, burst), concurrency)
+        return None
+    return Rate.of(default.requests_per_second, default.burst if own.burst is None else own.burst)

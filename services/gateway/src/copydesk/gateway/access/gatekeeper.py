@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 
 from copydesk.gateway import faults
-from copydesk.gateway.access.allowance import Allowance, allowance
+from copydesk.gateway.access.allowance import UNLIMITED, Allowance, allowance
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.keys import NO_LIMITS, KeyLimits, KeyRing
 from copydesk.gateway.metrics import Family
@@ -69,9 +70,26 @@ class Gatekeeper:
         raise faults.keys_unavailable()
 
     def limited(self, client: str) -> bool:
-        """Say whether requests of this client have to `enter`."""
+        """Say whether requests of this client have to ask."""
+        return self._allowances.get(client, self._others) is not UNLIMITED
+
+    def ask(self, visit: Visit) -> None:
+        """Have `visit` admitted or refused; from within this call wherever the answer needs no Redis."""
+        client = visit.client
         allowed = self._allowances.get(client, self._others)
-        return allowed.rate is not None or allowed.concurrency is not None
+        limit, rate = allowed.concurrency, allowed.rate
+        if limit is not None:
+            inside = self._inside.get(client, 0)
+            if inside >= limit:
+                self._refused["concurrency"] += 1
+                visit.refused(faults.too_many_concurrent(limit))
+                return
+            self._inside[client] = inside + 1
+            visit.counted = True
+        if rate is None:
+            visit.admitted()
+        else:
+            self._meter.spend(client, rate, visit.on_ruling)
 
     def enter(
         self, client: str, on_admitted: Callable[[], None], on_refused: Callable[[ApiError], None]
@@ -82,21 +100,8 @@ class Gatekeeper:
         Call what is returned when the request has ended. Called before the decision, it means that nobody waits
         for it any more: then neither callback is called.
         """
-        allowed = self._allowances.get(client, self._others)
-        if allowed.concurrency is None and allowed.rate is None:
-            on_admitted()
-            return _nothing
-        inside = self._inside.get(client, 0)
-        if allowed.concurrency is not None and inside >= allowed.concurrency:
-            self._refused["concurrency"] += 1
-            on_refused(faults.too_many_concurrent(allowed.concurrency))
-            return _nothing
-        self._inside[client] = inside + 1
-        visit = _Visit(self, client, on_admitted, on_refused)
-        if allowed.rate is None:
-            on_admitted()
-        else:
-            self._meter.spend(client, allowed.rate, visit.on_ruling)
+        visit = _Call(self, client, on_admitted, on_refused)
+        self.ask(visit)
         return visit.leave
 
     @asynccontextmanager
@@ -113,7 +118,7 @@ class Gatekeeper:
             release()
 
     def inside(self, client: str) -> int:
-        """How many requests of a limited client are inside, those that wait to be let in included."""
+        """How many requests of a client with a limit on that are inside, or wait to be let in."""
         return self._inside.get(client, 0)
 
     def families(self) -> Iterator[Family]:
@@ -134,10 +139,51 @@ class Gatekeeper:
             del self._inside[client]
 
 
-class _Visit:
-    """One request at the gate or inside."""
+class Visit(ABC):
+    """One request at the gate or inside. `counted` is whether it counts as inside, which is the gatekeeper's."""
 
-    __slots__ = ("_client", "_gatekeeper", "_gone", "_on_admitted", "_on_refused")
+    __slots__ = ("_gatekeeper", "_gone", "client", "counted")
+
+    def __init__(self, gatekeeper: Gatekeeper, client: str) -> None:
+        self.client = client
+        self.counted = False
+        self._gatekeeper = gatekeeper
+        self._gone = False
+
+    @abstractmethod
+    def admitted(self) -> None:
+        """The request is let in."""
+
+    @abstractmethod
+    def refused(self, error: ApiError) -> None:
+        """It is not; it counts as ended."""
+
+    def on_ruling(self, error: ApiError | None) -> None:
+        """The meter has decided."""
+        if self._gone:
+            return
+        if error is None:
+            self.admitted()
+            return
+        self._gatekeeper.count_refusal(error)
+        self._end()
+        self.refused(error)
+
+    def leave(self) -> None:
+        """The request has ended, or nobody waits for a decision any more. Again, it does nothing."""
+        self._end()
+
+    def _end(self) -> None:
+        self._gone = True
+        if self.counted:
+            self.counted = False
+            self._gatekeeper.left(self.client)
+
+
+class _Call(Visit):
+    """A visit whose outcome is told by callbacks, and they are forgotten: they may know the visit in turn."""
+
+    __slots__ = ("_on_admitted", "_on_refused")
 
     def __init__(
         self,
@@ -146,35 +192,25 @@ class _Visit:
         on_admitted: Callable[[], None],
         on_refused: Callable[[ApiError], None],
     ) -> None:
-        self._gatekeeper = gatekeeper
-        self._client = client
-        self._on_admitted = on_admitted
-        self._on_refused = on_refused
-        self._gone = False
+        super().__init__(gatekeeper, client)
+        self._on_admitted: Callable[[], None] | None = on_admitted
+        self._on_refused: Callable[[ApiError], None] | None = on_refused
 
-    def on_ruling(self, error: ApiError | None) -> None:
-        """The meter has decided."""
-        if self._gone:
-            return
-        if error is None:
-            self._on_admitted()
-            return
-        self._gatekeeper.count_refusal(error)
+    def admitted(self) -> None:
+        on_admitted = self._on_admitted
+        self._forget()
+        if on_admitted is not None:
+            on_admitted()
+
+    def refused(self, error: ApiError) -> None:
         on_refused = self._on_refused
-        self.leave()
-        on_refused(error)
+        self._forget()
+        if on_refused is not None:
+            on_refused(error)
 
     def leave(self) -> None:
-        """The request has ended. What it was to call is forgotten, since that may know this visit in turn."""
-        if not self._gone:
-            self._gone = True
-            self._on_admitted, self._on_refused = _nothing, _tell_nobody
-            self._gatekeeper.left(self._client)
+        self._end()
+        self._forget()
 
-
-def _nothing() -> None:
-    """Release nothing."""
-
-
-def _tell_nobody(_error: ApiError) -> None:
-    """Refuse one who has gone."""
+    def _forget(self) -> None:
+        self._on_admitted = self._on_refused = None

@@ -60,6 +60,7 @@ class SharedSentences:
         self._memory = memory
         self._redis = redis
         self._remembers = memory is not None or redis is not None
+        self._idle = not (share or self._remembers)
         self._flights: dict[bytes, Flight] = {}
         self._shared = 0
         self._unusable = 0
@@ -79,7 +80,7 @@ class SharedSentences:
         `payload` is an encoded `CorrectSentence`. What comes in parts (`on_chunk`) is neither shared nor
         remembered.
         """
-        if on_chunk is not None or deadline <= self.loop.time():
+        if self._idle or on_chunk is not None or deadline <= self.loop.time():
             return self.dispatcher.submit(payload, deadline, on_done, priority=priority, on_chunk=on_chunk)
         digest = self.fleet.digest
         key = cache_key(digest, payload) if self._remembers else ""

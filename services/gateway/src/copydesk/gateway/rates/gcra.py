@@ -31,11 +31,6 @@ class Rate:
         most = max(1, math.floor(per_second)) if burst is None else burst
         return cls(math.ceil(MICROSECONDS / per_second), most)
 
-    @property
-    def window(self) -> int:
-        """How long the burst takes to come back, in microseconds."""
-        return self.interval * self.burst
-
 
 class Ruling(NamedTuple):
     """`due` is the state to keep; `wait` is how long until a request would pass, 0 if this one does."""
@@ -50,6 +45,8 @@ def rule(due: int, now: int, rate: Rate) -> Ruling:
     Honest time cannot leave a state more than a whole window ahead. Where one is, the clock was set back or the
     limit was changed, and it is cut to that, so that nobody is locked out until the clock catches up.
     """
-    start = min(max(due, now), now + rate.window)
-    wait = start + rate.interval - rate.window - now
-    return Ruling(start, wait) if wait > 0 else Ruling(start + rate.interval, 0)
+    interval = rate.interval
+    window = interval * rate.burst
+    start = min(max(due, now), now + window)
+    wait = start + interval - window - now
+    return Ruling(start, wait) if wait > 0 else Ruling(start + interval, 0)
