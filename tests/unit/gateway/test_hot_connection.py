@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -369,3 +370,92 @@ async def test_requests_are_in_flight_from_their_turn_to_their_answer() -> None:
     hot.taken[1].respond(b"")
     assert hot.metrics.in_flight == 0
     assert hot.state.total_requests == 2
+
+
+async def test_a_head_that_has_come_before_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    hot = Hot(echo)
+    request = post(b'{"a": 1}', "X-Mine: 1", "Authorization: me")
+    hot.send(request)
+    monkeypatch.setattr(hot.connection, "parser", None)
+    hot.send(request.replace(b"1}", b"2}"))
+    await turn()
+    assert hot.wire.statuses == [200, 200]
+    assert hot.wire.written.endswith(b'{"a": 2}')
+    first, second = hot.taken
+    assert (first.client, first.headers) == (second.client, second.headers)
+    assert first.request_id != second.request_id
+
+
+async def test_what_comes_of_a_known_head_does_not_depend_on_how_it_is_cut() -> None:
+    hot = Hot(echo)
+    request = post(b'{"a": 1}')
+    hot.send(request)
+    hot.send(
+        request[:-1], request[-1:], request + request, request[:20], request[20:] + request[:30], request[30:]
+    )
+    await turn()
+    assert hot.wire.statuses == [200] * 6
+    assert [exchange.body for exchange in hot.taken] == [b'{"a": 1}'] * 6
+
+
+async def test_a_known_head_waits_its_turn_too() -> None:
+    hot = Hot(echo)
+    hot.send(post(b"1"))
+    hot.behave = lambda exchange: None
+    hot.send(post(b"2"), post(b"3"))
+    assert [exchange.body for exchange in hot.taken] == [b"1", b"2"]
+    hot.taken[1].respond(b"")
+    assert [exchange.body for exchange in hot.taken] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        post(b"{}", "X-Request-Id: abc"),
+        post(b"{}", "Connection: close"),
+        post(b"{}", "X-Long: " + "a" * 3000),
+        post(path="/hot?a=b"),
+        b"GET /hot HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_heads_that_will_not_come_again_or_are_not_hot_are_not_kept(request_bytes: bytes) -> None:
+    hot = Hot(echo)
+    hot.send(request_bytes)
+    assert len(hot.path.known) == 0
+
+
+async def test_heads_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copydesk.gateway.http.known.MOST_HEADS", 5)
+    hot = Hot(echo)
+    for number in range(12):
+        hot.send(post(b"{}", f"X-A: {number}"))
+        await turn()
+        assert len(hot.path.known) <= 5
+    assert hot.wire.statuses == [200] * 12
+
+
+async def test_a_key_that_is_taken_back_is_refused_though_its_head_is_known() -> None:
+    epoch: list[object] = [object()]
+    allowed = {b"Bearer k1"}
+    asked: list[object] = []
+
+    def authorize(headers: Mapping[bytes, bytes]) -> str:
+        asked.append(headers)
+        if headers[b"authorization"] not in allowed:
+            raise ApiError(401, "invalid_api_key", "No.")
+        return "web"
+
+    hot = Hot(echo)
+    hot.path._authorize = authorize
+    hot.path._epoch = lambda: epoch[0]
+    request = post(b"{}", "Authorization: Bearer k1")
+    for _ in range(4):
+        hot.send(request)
+        await turn()
+    assert len(asked) == 2
+    allowed.clear()
+    epoch[0] = object()
+    hot.send(request)
+    await turn()
+    assert hot.wire.statuses == [200, 200, 200, 200, 401]
+    assert {exchange.client for exchange in hot.taken} == {"web"}

@@ -64,6 +64,7 @@ def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
         lifecycle=gateway.lifecycle,
         max_body_bytes=gateway.settings.max_body_bytes,
         body_timeout=gateway.settings.body_timeout_ms / 1000,
+        epoch=lambda: gateway.gatekeeper.ring,
     )
 
 

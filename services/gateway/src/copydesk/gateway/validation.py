@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -70,6 +71,8 @@ def check_content_type(value: str | None) -> None:
 
     Demanding the header also keeps other web sites out: a browser sends it across origins only with permission.
     """
+    if value == "application/json":
+        return
     kind, _, parameters = (value or "").partition(";")
     known = kind.strip().lower() == "application/json"
     if not known or not all(_CHARSET.fullmatch(part) for part in parameters.split(";") if part.strip()):
@@ -80,11 +83,17 @@ def parse_deadline(value: str | None, default_ms: int, limits: Limits) -> int:
     """Return the milliseconds that a request may take."""
     if value is None:
         return default_ms
-    ms = int(value) if _DIGITS.fullmatch(value.strip()) else 0
+    ms = _milliseconds(value)
     if not 1 <= ms <= limits.max_deadline_ms:
         message = f"{DEADLINE_HEADER} must be a whole number of milliseconds from 1 to {limits.max_deadline_ms}."
         raise bad_request("invalid_deadline", message, param=DEADLINE_HEADER, limit=limits.max_deadline_ms)
     return ms
+
+
+@lru_cache(maxsize=1024)
+def _milliseconds(value: str) -> int:
+    """Return 0 for what is no whole number; clients send few different ones, again and again."""
+    return int(value) if _DIGITS.fullmatch(value.strip()) else 0
 
 
 def parse_since(value: str | None) -> int:
@@ -98,7 +107,9 @@ def parse_since(value: str | None) -> int:
 
 def parse_priority(header: str | None, said: str | None = None) -> Priority:
     """Return the priority of a request; `said` is what its body says, which goes before the header."""
-    priority = _PRIORITIES.get("interactive" if header is None else header.strip().lower())
+    if header is None:
+        return Priority.INTERACTIVE if said is None else _PRIORITIES[said]
+    priority = _PRIORITIES.get(header.strip().lower())
     if priority is None:
         raise _no_priority(PRIORITY_HEADER)
     return priority if said is None else _PRIORITIES[said]

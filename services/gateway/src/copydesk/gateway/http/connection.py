@@ -11,8 +11,9 @@ from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.exchange import Handler, Headers
-from copydesk.gateway.http.heads import CHUNKED, LAST_CHUNK, chunk, length, response_head
+from copydesk.gateway.http.heads import CHUNKED, LAST_CHUNK, chunk, length, plain_response, response_head
 from copydesk.gateway.http.hot import JSON, HotPath
+from copydesk.gateway.http.known import KnownHead
 from copydesk.gateway.http.protocol import BoundedProtocol
 from copydesk.gateway.http.request_ids import request_id
 from copydesk.gateway.http.responses import CLIENT_GONE, error_content, error_headers
@@ -22,6 +23,11 @@ MAX_UNREAD_BYTES = 4 << 20
 
 Its parts come as fast as they are made, since nobody can tell a pod to be slower. A whole answer is bounded by its
 request."""
+
+# Plain numbers: with a request's every use of them, an enumeration's members are looked up and compared.
+HTTP_OK = 200
+HTTP_SERVER_ERROR = 500
+HTTP_UNAVAILABLE = 503
 
 _log = get_logger(__name__)
 
@@ -35,6 +41,24 @@ class HotProtocol(BoundedProtocol):
         self._out: list[bytes] = []
         self._closing = False
 
+    def data_received(self, data: bytes) -> None:
+        """Take what came: a whole request whose head has come before at once, the rest through the parser."""
+        if self._in_head or self._in_body or self._refused is not None:
+            super().data_received(data)
+            return
+        end = data.find(b"\r\n\r\n") + 4
+        head = data[:end]
+        known = self.hot.known.get(head)
+        if known is None or len(data) != end + known.length:
+            super().data_received(data)
+            self._learn(head, len(data))
+            return
+        self._stirred = True
+        self.cycle = exchange = HotExchange(self, known.path, known.handler, known.headers, known=known)
+        exchange.body = data[end:]
+        exchange.complete = True
+        self._accept(exchange)
+
     def on_headers_complete(self) -> None:
         """A head is complete: see which way its request goes."""
         route = self.hot.routes.get(self.url)
@@ -47,13 +71,8 @@ class HotProtocol(BoundedProtocol):
             return
         self._end_head()
         self._in_body = True
-        self.cycle = HotExchange(self, *route, headers, keep_alive=self.parser.should_keep_alive())
-        if self._active is None and not self.pipeline and self._may_start():
-            self._active = self.cycle
-            self.cycle.start()
-        else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, None))
+        self.cycle = exchange = HotExchange(self, *route, headers, keep_alive=self.parser.should_keep_alive())
+        self._accept(exchange)
 
     def on_body(self, body: bytes) -> None:
         """A part of a body came."""
@@ -87,9 +106,10 @@ class HotProtocol(BoundedProtocol):
         """Write what there is."""
         if self.transport.is_closing():
             return
-        if self._out:
-            data = b"".join(self._out)
-            self._out.clear()
+        out = self._out
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
             self.transport.write(data)
             if self.flow.write_paused:
                 self._check_reader()
@@ -99,7 +119,29 @@ class HotProtocol(BoundedProtocol):
     def answered(self, exchange: HotExchange) -> None:
         """The answer to the active exchange is complete."""
         self._closing = self._closing or not exchange.keep_alive
-        self.on_response_complete()
+        self.server_state.total_requests += 1
+        self._active = None
+        self._stirred = True
+        if self.flow.read_paused or self._refused is not None:
+            self._advance()
+
+    def _accept(self, exchange: HotExchange) -> None:
+        if self._active is None and not self.pipeline and self._may_start():
+            self._active = exchange
+            exchange.start()
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, None))
+
+    def _learn(self, head: bytes, size: int) -> None:
+        """Remember what the parser made of `head`, if it was that of a hot request, and all that came with it."""
+        exchange = self.cycle
+        if type(exchange) is not HotExchange or not exchange.complete or not exchange.keep_alive:
+            return
+        length = int(exchange.headers[b"content-length"])
+        if size == len(head) + length:
+            known = KnownHead(exchange.path, exchange.handler, exchange.headers, length)
+            self.hot.known.learn(head, known)
 
     def _may_start(self) -> bool:
         return not self._closing and super()._may_start()
@@ -133,7 +175,7 @@ class HotExchange:
 
     __slots__ = (
         "_connection",
-        "_handler",
+        "_known",
         "_parts",
         "_started",
         "arrived",
@@ -141,6 +183,7 @@ class HotExchange:
         "client",
         "complete",
         "gone",
+        "handler",
         "headers",
         "keep_alive",
         "on_gone",
@@ -157,9 +200,11 @@ class HotExchange:
         handler: Handler,
         headers: Mapping[bytes, bytes],
         *,
-        keep_alive: bool,
+        keep_alive: bool = True,
+        known: KnownHead | None = None,
     ) -> None:
         self.path = path
+        self.handler = handler
         self.headers = headers
         self.request_id = request_id(headers.get(b"x-request-id"))
         self.arrived = connection.hot.loop.time()
@@ -169,7 +214,7 @@ class HotExchange:
         self.keep_alive = keep_alive
         self.complete = self.gone = self.response_started = self.response_complete = False
         self._connection = connection
-        self._handler = handler
+        self._known = known
         self._parts: list[bytes] = []
         self._started: float | None = None
 
@@ -220,9 +265,16 @@ class HotExchange:
 
     def respond(self, body: bytes, *, status: int = 200, headers: Headers = (), kind: bytes = JSON) -> None:
         """Answer with a whole body."""
-        if self._open():
-            self._connection.send(self._head(status, kind, length(body), headers) + body)
-            self._end(status)
+        if not self._open():
+            return
+        connection = self._connection
+        hot = connection.hot
+        if status == HTTP_OK and kind == JSON and not headers and self.keep_alive and not hot.lifecycle.stopping:
+            common = hot.common(connection.server_state.default_headers)
+            connection.send(plain_response(body, self.request_id, common))
+        else:
+            connection.send(self._head(status, kind, length(body), headers) + body)
+        self._end(status)
 
     def fail(self, error: ApiError) -> None:
         """Answer with an error in OpenAI's shape."""
@@ -234,7 +286,7 @@ class HotExchange:
     def begin(self, *, kind: bytes, headers: Headers = ()) -> None:
         """Begin an answer with status 200 whose parts come one by one."""
         if self._open():
-            self._connection.send(self._head(HTTPStatus.OK, kind, CHUNKED, headers))
+            self._connection.send(self._head(HTTP_OK, kind, CHUNKED, headers))
 
     def write(self, part: bytes) -> None:
         """Send a part."""
@@ -245,10 +297,10 @@ class HotExchange:
         """Say that the answer is complete."""
         if not self.gone:
             self._connection.send(LAST_CHUNK)
-            self._end(HTTPStatus.OK)
+            self._end(HTTP_OK)
 
     def _handle(self) -> None:
-        error = self._connection.hot.handle(self._handler, self)
+        error = self._connection.hot.handle(self.handler, self, self._known)
         if error is None:
             return
         if not self.response_started:
@@ -284,6 +336,6 @@ class HotExchange:
         self.response_complete = True
         self.on_gone = None
         self._connection.hot.count(self.path, status, self._started)
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.SERVICE_UNAVAILABLE:
+        if status >= HTTP_SERVER_ERROR and status != HTTP_UNAVAILABLE:
             _log.warning("answered_with_error", path=self.path, status=status, request_id=self.request_id)
         self._connection.answered(self)

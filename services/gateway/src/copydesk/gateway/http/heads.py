@@ -38,6 +38,14 @@ def response_head(
     )
 
 
+def plain_response(body: bytes, request_id: str, common: bytes) -> bytes:
+    """Return a whole answer in JSON with status 200 and no header of its own, which is what most answers are."""
+    return (
+        b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\n"
+        b"x-content-type-options: nosniff\r\n\r\n%b"
+    ) % (common, len(body), request_id.encode(), body)
+
+
 def length(body: bytes) -> bytes:
     """Return the field that tells the length of a body."""
     return b"content-length: %d\r\n" % len(body)

@@ -18,6 +18,7 @@ from copydesk.gateway import faults
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.deadlines import Deadlines
 from copydesk.gateway.http.exchange import Exchange, Handler
+from copydesk.gateway.http.known import KnownHead, KnownHeads
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.validation import check_content_type
@@ -47,7 +48,10 @@ class Writer(Protocol):
 
 
 class HotPath:
-    """Make one for a server, on its event loop; `handlers` are by path."""
+    """Make one for a server, on its event loop; `handlers` are by path.
+
+    What `authorize` returned holds for as long as `epoch` returns the same object.
+    """
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class HotPath:
         lifecycle: Lifecycle,
         max_body_bytes: int,
         body_timeout: float,
+        epoch: Callable[[], object] = object,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.routes = {path.encode("ascii"): (path, handler) for path, handler in handlers.items()}
@@ -65,7 +70,9 @@ class HotPath:
         self.lifecycle = lifecycle
         self.max_body_bytes = max_body_bytes
         self.bodies: Deadlines[Late] = Deadlines(self.loop, body_timeout, self._on_late)
+        self.known = KnownHeads()
         self._authorize = authorize
+        self._epoch = epoch
         self._writers: list[Writer] = []
         self._default_headers: object = None
         self._common = b""
@@ -90,10 +97,18 @@ class HotPath:
             check_content_type(None if kind is None else kind.decode("latin-1"))
         return client
 
-    def handle(self, handler: Handler, exchange: Exchange) -> ApiError | None:
+    def recognise(self, known: KnownHead) -> str:
+        """As `admit`, for a head that has been looked at before. Raises `ApiError`."""
+        epoch = self._epoch()
+        if known.epoch is not epoch:
+            known.client = self.admit(known.headers)
+            known.epoch = epoch
+        return known.client
+
+    def handle(self, handler: Handler, exchange: Exchange, known: KnownHead | None) -> ApiError | None:
         """Have a request handled; return the error that it is to be answered with, if that failed at once."""
         try:
-            exchange.client = self.admit(exchange.headers)
+            exchange.client = self.admit(exchange.headers) if known is None else self.recognise(known)
             handler(exchange)
         except ApiError as error:
             return error
