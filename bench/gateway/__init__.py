@@ -1,0 +1,1 @@
+"""What a gateway costs: requests a CPU second of its process, beside other proxies, over the same mock pods."""
