@@ -83,6 +83,15 @@ async def test_stop_strings_and_limits_end_a_text(client: openai.AsyncOpenAI) ->
     assert stopped.choices[0].model_dump()["stop_reason"] == " school"
 
 
+async def test_a_text_goes_on_beyond_its_end_where_that_is_wanted(client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(
+        model=MODEL, messages=said(WRONG), temperature=0, max_tokens=20, extra_body={"ignore_eos": True}
+    )
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (20, "length")
+    assert (answer.choices[0].message.content or "").startswith(RIGHT)
+
+
 async def test_what_does_not_fit_the_context_is_said_so(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as prompt:
         await client.completions.create(model=MODEL, prompt="word " * 2_000)

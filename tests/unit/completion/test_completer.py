@@ -95,6 +95,10 @@ class TestParameters:
         assert request.sampling == Sampling(0.5, 0.9, 40, 0.1, 3, 0.2, 0.3, 1.1)
         assert (request.max_tokens, request.stop_ids, request.source) == (5, [2, 8], [])
 
+    def test_what_ends_texts_of_the_model_can_be_ignored(self, completer: Completer) -> None:
+        request = completer.plan(GenerateText(TokenPrompt([9]), stop_ids=[8], ignore_eos=True)).request
+        assert request.stop_ids == [8]
+
     def test_each_request_without_a_seed_gets_one_of_its_own(
         self, chat_model: Path, tokenizer: TextTokenizer
     ) -> None:

@@ -108,6 +108,7 @@ def test_a_text_is_asked_for_with_what_differs_from_the_defaults() -> None:
             stop=["x"],
             stop_ids=[2],
             stream=True,
+            ignore_eos=True,
         )
     )
     assert everything == {
@@ -124,6 +125,7 @@ def test_a_text_is_asked_for_with_what_differs_from_the_defaults() -> None:
         "repetition_penalty": 1.5,
         "stop": ["x"],
         "stop_token_ids": [2],
+        "ignore_eos": True,
         "stream": True,
         "stream_options": {"include_usage": True},
     }

@@ -81,6 +81,7 @@ def test_every_parameter_reaches_the_task() -> None:
         "frequency_penalty": -1.5,
         "repetition_penalty": 1.2,
         "stop": ["a", "b"],
+        "ignore_eos": True,
     }
     extra = {"stop_token_ids": [2], "stream": True, "user": "u", "model": MODEL}
     (task,) = tasks(completion({"prompt": "Once", **given_, **extra}))

@@ -76,8 +76,8 @@ class GenerateText(msgspec.Struct, frozen=True, array_like=True, tag="generate_t
 
     `max_tokens` None means as many as the model's context leaves. `top_k` 0 or -1, `top_p` 1 and `min_p` 0 rule
     nothing out. Without a `seed`, each answer has one of its own. The text ends before the first of the strings
-    `stop` and at any of `stop_ids`, neither of which it contains. With `stream`, `TextChunk`s come before the
-    answer.
+    `stop` and at any of `stop_ids`, neither of which it contains, and where the model ends it unless `ignore_eos`.
+    With `stream`, `TextChunk`s come before the answer.
     """
 
     prompt: TextPrompt | TokenPrompt | ChatPrompt
@@ -94,6 +94,7 @@ class GenerateText(msgspec.Struct, frozen=True, array_like=True, tag="generate_t
     stop_ids: list[int] = []
     n: int = 1
     stream: bool = False
+    ignore_eos: bool = False
 
 
 class TextChunk(msgspec.Struct, frozen=True, array_like=True, tag="text_chunk"):

@@ -118,5 +118,6 @@ def _parameters(task: GenerateText) -> dict[str, Any]:
         "repetition_penalty": task.repetition_penalty if task.repetition_penalty != 1 else None,
         "stop": task.stop or None,
         "stop_token_ids": task.stop_ids or None,
+        "ignore_eos": task.ignore_eos or None,
     }
     return always | streaming | {name: value for name, value in optional.items() if value is not None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -25,8 +24,7 @@ from copydesk.gateway.openai.schemas import (
 UsageField = TokenUsage | None | UnsetType
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(msgspec.Struct, frozen=True):
     """What every part of an answer repeats; `created` is in Unix seconds."""
 
     id: str
@@ -34,8 +32,7 @@ class Heading:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A text to its end, and the digest of the weights that wrote it."""
 
     answer: GeneratedText

@@ -69,6 +69,7 @@ class Generation(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     stop_token_ids: (
         Annotated[list[TokenId], Meta(max_length=MOST_STOP_IDS, description="vLLM's; texts end at them")] | None
     ) = None
+    ignore_eos: Annotated[bool, Meta(description="vLLM's; texts go on where the model ends them")] | None = None
     priority: Annotated[Literal["interactive", "batch"], Meta(description="which work waits for which")] | None = (
         None
     )

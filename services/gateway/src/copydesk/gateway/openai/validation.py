@@ -7,7 +7,6 @@ body that it refuses is looked at again, to say where.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -32,8 +31,7 @@ _FIELDS = {"stop_ids": "stop_token_ids"}
 _NEWER_FIELDS = _FIELDS | {"max_tokens": "max_completion_tokens"}
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """What a request comes to: `payloads` are the tasks for pods, one a choice, encoded.
 
     `priority` is the client's word, if it said one. `fields` are the client's names of what pods call otherwise,
@@ -164,6 +162,7 @@ def _task(request: Generation, prompt: Prompt, max_tokens: int | None) -> Genera
         stop=[stop] if isinstance(stop, str) else stop,
         stop_ids=request.stop_token_ids or [],
         stream=bool(request.stream),
+        ignore_eos=bool(request.ignore_eos),
     )
 
 

@@ -72,7 +72,7 @@ class Completer:
         request = GenerateTokens(
             prompt,
             answer_room(task.prompt, len(prompt), task.max_tokens, self.context),
-            list(dict.fromkeys([*self._end_ids, *task.stop_ids])),
+            list(dict.fromkeys([*([] if task.ignore_eos else self._end_ids), *task.stop_ids])),
             sampling=sampling_of(task, self._any_seed()),
             stream=task.stream or bool(task.stop),
         )
