@@ -177,6 +177,14 @@ def test_a_pod_that_is_not_warm_looks_as_much_fuller_as_it_counts_less() -> None
     assert ledger.standing(0.0) == (1.0, None)
 
 
+def test_a_pod_that_refused_counts_as_full_until_it_said_it_could_be_tried_again() -> None:
+    ledger = Ledger()
+    ledger.hear(0, 0, 8, 0.0)
+    ledger.refused(until=0.5)
+    assert ledger.standing(0.4) == (17 / 8, None)
+    assert ledger.standing(0.5) == (1 / 8, None)
+
+
 def test_news_is_expected_only_of_a_pod_that_has_told_nothing_lately() -> None:
     ledger = Ledger()
     assert ledger.expects_news(0.0)

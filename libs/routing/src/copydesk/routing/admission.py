@@ -28,9 +28,10 @@ class Refusal(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a queue moves: requests that leave it a second, and the seconds that one then takes.
+    """How fast a queue moves: requests that leave it a second, and the seconds that nearly all of them take then.
 
-    A rate of 0 is an unknown one, by which nobody is refused.
+    Nearly all, not half of them: an answer that is late was work in vain. A rate of 0 is an unknown one, by which
+    nobody is refused.
     """
 
     rate: float = 0.0
@@ -74,11 +75,14 @@ class PaceMeter:
         self._measured: float | None = None
         self._measured_at = -math.inf
 
-    def read(self, ended: int, *, places: int, latency: float | None, busy: bool, now: float) -> Pace:
+    def read(
+        self, ended: int, *, places: int, usual: float | None, slow: float | None, busy: bool, now: float
+    ) -> Pace:
         """Return the pace at `now`.
 
-        `ended` counts all that have ever left the pods, `places` is how many may be there, `latency` the median
-        seconds there, if known; `busy` says whether some waited all the time since the last reading.
+        `ended` counts all that have ever left the pods, `places` is how many may be there, `usual` and `slow` are
+        the median and a high quantile of the seconds there, if known; `busy` says whether some waited all the time
+        since the last reading.
         """
         if self._at is not None and now > self._at:
             rate = (ended - self._count) / (now - self._at)
@@ -88,10 +92,10 @@ class PaceMeter:
                 self._measured = before + self._smoothing * (rate - before)
                 self._measured_at = now
         self._count, self._at = ended, now
-        service = latency or 0.0
+        service = slow or usual or 0.0
         if self._measured is not None and now - self._measured_at <= self._valid:
             return Pace(self._measured, service)
-        return Pace(places / service if service > 0.0 else 0.0, service)
+        return Pace(places / usual if usual else 0.0, service)
 
 
 class AdmissionQueue(Generic[T]):
@@ -135,12 +139,12 @@ class AdmissionQueue(Generic[T]):
         self._count += 1
         return None, displaced
 
-    def take(self) -> T | None:
-        """Return who is next, and forget it; None if nobody waits."""
+    def take(self) -> tuple[T, float] | None:
+        """Return who is next and its deadline, and forget it; None if nobody waits."""
         for line in self._lines:
             if line:
                 self._count -= 1
-                return line.popitem(last=False)[0]
+                return line.popitem(last=False)
         return None
 
     def discard(self, entry: T) -> bool:

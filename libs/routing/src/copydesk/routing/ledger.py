@@ -15,6 +15,9 @@ LOAD_VALID_SECONDS = 3.0
 NEWS_SECONDS = 0.2
 """Reports come every 250 ms; one is of use if no answer has told the load since the one before."""
 
+FULL = 2
+"""How many times over a pod counts as full that has refused work: it gets more only if all others are fuller."""
+
 ERROR_FLOOR_MS = 1_000.0
 ERROR_CEILING_MS = 30_000.0
 
@@ -89,6 +92,7 @@ class Ledger:
     __slots__ = (
         "_awaited",
         "_capacity",
+        "_full_until",
         "_heard",
         "_heard_at",
         "_latency",
@@ -123,6 +127,7 @@ class Ledger:
         self._load_valid = load_valid
         self._latency = PeakEwma(tau=tau)
         self._awaited = 0
+        self._full_until = -inf
         self._waiting_since = 0.0
 
     def hear(self, running: int, queued: int, capacity: int, now: float) -> None:
@@ -168,7 +173,10 @@ class Ledger:
 
     def standing(self, now: float) -> Standing:
         """Return what the balancer compares."""
-        return (self.outstanding(now) + 1) / (self._capacity * self.weight), self._latency.value(now)
+        outstanding = self.outstanding(now)
+        if now < self._full_until and outstanding < FULL * self._capacity:
+            outstanding = FULL * self._capacity
+        return (outstanding + 1) / (self._capacity * self.weight), self._latency.value(now)
 
     def silent(self, now: float) -> float:
         """Return for how many seconds the pod has had timed requests of ours and said nothing; 0 with none."""
@@ -178,14 +186,13 @@ class Ledger:
         """Note that the pod has said something about a request, be it only a part of an answer."""
         self.answered_at = self._waiting_since = now
 
+    def refused(self, until: float) -> None:
+        """The pod is full, whatever it tells of its load, and says when it is worth trying again."""
+        self._full_until = until
+
     def expects_news(self, now: float) -> bool:
         """Whether no answer has told the load for a while, so that what others say of it is news."""
         return now - self._heard_at > NEWS_SECONDS
-
-    def acquit(self) -> None:
-        """Forget the evidence against the pod: it has been acted on, and the next verdict needs new one."""
-        self.failures = 0
-        self.samples = 0
 
     def _start(self, now: float, timed: bool) -> None:
         self.in_flight += 1

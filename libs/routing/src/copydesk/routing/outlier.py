@@ -139,7 +139,8 @@ class Outliers:
         """Judge every pod of the fleet; those that are not among `conducts` are forgotten.
 
         A pod whose time is up comes back unless the evidence against it stands; one that was silent comes back as
-        soon as it has answered. Whoever ejects must `acquit` the ledgers of those that are `ejected`.
+        soon as it has answered. Whoever ejects must forget the evidence that it was for, the failures or samples,
+        so that the next verdict needs new one.
         """
         self._forget_all_but({one.id for one in conducts})
         norm = norm_of(conducts, p99_ms, self.rules)

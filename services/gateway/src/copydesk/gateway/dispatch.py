@@ -32,6 +32,9 @@ _TOLD_BY_THE_CHANNEL = frozenset({"connection_lost", "draining"})
 _SAID_HERE = frozenset({"connection_lost", "deadline_exceeded"})
 """Faults that come from this end of the connection: they carry no word of the pod."""
 
+SHORTEST_BREAK, LONGEST_BREAK = 0.1, 1.0
+"""For how many seconds a pod that was full counts as full, at least and at most, whatever it says itself."""
+
 _NO_FAULT = Fault("unknown", "no reason given")
 
 _ENDINGS = {
@@ -248,7 +251,7 @@ class Dispatch:
             self._arm_hedge()
 
     def _arm_hedge(self) -> None:
-        after = self._dispatcher.fleet.health.hedge_after
+        after = self._dispatcher.fleet.health.slow
         if after is not None and self._timed and len(self._tried) == 1:
             self._hedge = self._dispatcher.loop.call_later(after, self._try_beside, "slow")
 
@@ -309,6 +312,8 @@ class Dispatch:
         self._last = _error(status, fault)
         if status is Status.UNAVAILABLE and fault.code not in _TOLD_BY_THE_CHANNEL:
             pod.doubt()
+        if status is Status.OVERLOADED:
+            pod.ledger.refused(now + min(max(fault.retry_after_ms / 1000.0, SHORTEST_BREAK), LONGEST_BREAK))
         self._dispatcher.fleet.on_failure(pod)
         if status not in _ELSEWHERE:
             self._finish(self._last)

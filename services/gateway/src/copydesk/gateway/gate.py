@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from copydesk.common.rpc import Priority
@@ -38,6 +39,7 @@ class Gate:
         self.pace = Pace()
         self._fleet = fleet
         self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
         self._ended = 0
         self._meter = PaceMeter()
         self._measured_at = 0.0
@@ -81,14 +83,25 @@ class Gate:
         self._measured_at = now
         fleet = self._fleet
         self.pace = self._meter.read(
-            self._ended, places=fleet.allowance, latency=fleet.health.usual, busy=self._busy, now=now
+            self._ended,
+            places=fleet.allowance,
+            usual=fleet.health.usual,
+            slow=fleet.health.slow,
+            busy=self._busy,
+            now=now,
         )
         self._busy = bool(self.queue)
 
     def _let_in(self) -> None:
+        now = self._loop.time()
         while self.queue and self.enter():
-            entry = self.queue.take()
-            if entry is not None:
+            taken = self.queue.take()
+            assert taken is not None
+            entry, deadline = taken
+            if now + self.pace.service > deadline:
+                self.underway -= 1
+                entry.refused(self._error(Refusal.LATE))
+            else:
                 entry.admitted()
         if not self.queue:
             self._busy = False

@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 class Health:
     """Ejects pods and lets them back; knows what is usual in this fleet.
 
-    `hedge_after` is the P95 of the latencies of requests that are much of a length, and `usual` their median, in
+    `slow` is the P95 of the latencies of requests that are much of a length, and `usual` their median, in
     seconds, None while too few are known. `ejections` counts by reason.
     """
 
@@ -30,7 +30,7 @@ class Health:
         self._latencies = Quantiles()
         self.outliers = Outliers(rules)
         self.ejections: Counter[Reason] = Counter()
-        self.hedge_after: float | None = None
+        self.slow: float | None = None
         self.usual: float | None = None
         self._p99_ms: float | None = None
         self._faded_at = 0.0
@@ -59,7 +59,7 @@ class Health:
         self._faded_at = now
         latencies = self._latencies
         self._p99_ms = latencies.quantile(0.99, ENOUGH_ANSWERS)
-        self.hedge_after = _seconds(latencies.quantile(0.95, ENOUGH_ANSWERS))
+        self.slow = _seconds(latencies.quantile(0.95, ENOUGH_ANSWERS))
         self.usual = _seconds(latencies.quantile(0.5))
         latencies.fade(FADE)
 
@@ -67,7 +67,10 @@ class Health:
         self.ejections[reason] += 1
         ejection = self.outliers.ejected[pod.id]
         _log.warning("pod_ejected", pod=pod.id, reason=reason.value, seconds=round(ejection.until - now, 3))
-        pod.ledger.acquit()
+        if reason is Reason.FAILURES:
+            pod.ledger.failures = 0
+        elif reason is Reason.LATENCY:
+            pod.ledger.samples = 0
 
 
 def _seconds(milliseconds: float | None) -> float | None:
