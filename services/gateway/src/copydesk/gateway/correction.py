@@ -33,8 +33,7 @@ _decode = msgspec.msgpack.Decoder(CorrectedSentence).decode
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """A part of the input, in code points, that stays as it was, and why."""
 
     start: int
@@ -42,8 +41,7 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedText:
+class CorrectedText(msgspec.Struct, frozen=True):
     """One text: `apply(source, edits) == corrected`."""
 
     corrected: str
@@ -51,8 +49,7 @@ class CorrectedText:
     skipped: list[Skipped]
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(msgspec.Struct, frozen=True):
     """The end of a request: its texts in order, the weights that were used, and what it cost."""
 
     texts: list[CorrectedText]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -39,8 +38,7 @@ _FIELDS = "text, texts, model, priority and language"
 _PRIORITIES = {"interactive": Priority.INTERACTIVE, "batch": Priority.BATCH}
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """Texts to correct; `single` says that the client sent `text` rather than `texts`.
 
     `priority` is its name in the body, None where the body says nothing of it.
