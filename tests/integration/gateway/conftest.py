@@ -75,7 +75,7 @@ class PodProcess:
         self._process.terminate()
         async with asyncio.timeout(15):
             told = await self._process.stdout.read()
-        return {str(name): int(count) for name, count in json.loads(told).items()}
+        return {str(name): int(count) for name, count in json.loads(told.splitlines()[-1]).items()}
 
     async def close(self) -> None:
         """End it, however it is."""

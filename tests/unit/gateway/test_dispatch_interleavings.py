@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,8 @@ from copydesk.gateway.faults import ApiError
 from copydesk.gateway.service import Gateway
 from tests.unit.gateway.virtual_fleet import PAYLOAD, Call, VirtualFleet
 from tests.unit.loadtest.virtual_time import run_virtually
+
+Script = list[tuple[Any, ...]]
 
 index = st.integers(0, 40)
 steps = st.lists(
@@ -108,7 +111,7 @@ class World:
             )
 
 
-async def interleave(monkeypatch: pytest.MonkeyPatch, script: list[tuple], seed: int) -> None:  # type: ignore[type-arg]
+async def interleave(monkeypatch: pytest.MonkeyPatch, script: Script, seed: int) -> None:
     monkeypatch.setattr("random.random", random.Random(seed).random)
     fleet = VirtualFleet(monkeypatch)
     for number in range(4):
@@ -139,7 +142,7 @@ def patches() -> Iterator[pytest.MonkeyPatch]:
 @given(script=steps, seed=st.integers(0, 1000))
 def test_each_request_ends_once_and_leaves_nothing_in_flight(
     patches: pytest.MonkeyPatch,
-    script: list[tuple],
-    seed: int,  # type: ignore[type-arg]
+    script: Script,
+    seed: int,
 ) -> None:
     run_virtually(interleave(patches, script, seed))

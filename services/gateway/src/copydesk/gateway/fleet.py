@@ -128,18 +128,17 @@ class Fleet:
     def pick(self, excluded: Collection[str] = ()) -> Pod | None:
         """Choose an eligible pod whose id is not excluded; None if there is none."""
         now = self._loop.time()
-        chosen = choose_near(
-            self.near,
-            self.far,
-            spillover=self.balancing.spillover,
-            now=now,
-            random=self._random,
-            excluded=excluded,
-        )
-        if chosen is None and excluded:
-            # One that is ejected is better than none.
-            chosen = choose(self.eligible, now=now, random=self._random, excluded=excluded)
-        return chosen
+        if excluded:
+            return self._pick_another(excluded, now)
+        return choose_near(self.near, self.far, spillover=self.balancing.spillover, now=now, random=self._random)
+
+    def _pick_another(self, excluded: Collection[str], now: float) -> Pod | None:
+        """Choose for a second try: in another zone, as whole zones fail; an ejected one if there is no other."""
+        for pods in (self.far, self.near, self.eligible):
+            chosen = choose(pods, now=now, random=self._random, excluded=excluded)
+            if chosen is not None:
+                return chosen
+        return None
 
     def wait(self, callback: Callable[[], None]) -> object:
         """Have `callback` called once when the set of eligible pods has grown; returns a key for `forget`."""
