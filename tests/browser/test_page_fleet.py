@@ -13,7 +13,7 @@ from playwright.async_api import expect
 from copydesk.common.bus import Bus
 from copydesk.common.messages import ScaleDecision, scale_subject
 from tests.browser.conftest import Newsroom
-from tests.fixtures.fake_pod import MODEL
+from tests.fixtures.fake_pod import MODEL, FakePod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -92,3 +92,21 @@ async def test_it_fits_a_phone(newsroom: Newsroom) -> None:
     page = await newsroom.page("/fleet", viewport={"width": 360, "height": 640}, is_mobile=True)
     await expect(page.locator("#pods tr")).to_have_count(1)
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+async def test_an_ejected_pod_says_why_and_for_how_long(newsroom: Newsroom) -> None:
+    await newsroom.open_fleet(eject_failures=1, eject_ms=60_000, retry_floor=1000)
+    broken = await FakePod("p2", "crash").start()
+    try:
+        newsroom.discovery.announce(newsroom.pod.endpoint(), broken.endpoint())
+        page = await newsroom.page("/fleet")
+        await expect(page.locator("#now-pods")).to_have_text("2 of 2")
+        row = page.locator("#pods tr").filter(has_text="p2")
+        for _ in range(100):
+            await work(newsroom, 5)
+            if await row.filter(has_text="ejected").count():
+                break
+        await expect(row).to_contain_text(re.compile(r"ejected for failures, \d+ s more"))
+        await expect(page.locator("#now-ejected")).to_contain_text("1, 1")
+    finally:
+        await broken.stop()

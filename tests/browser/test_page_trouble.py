@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
+from copydesk.common.tasks import Outcome
 from tests.browser.conftest import Newsroom
+from tests.fixtures.fake_pod import refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -62,7 +64,7 @@ async def test_a_sentence_that_the_model_refuses_is_left_alone_with_the_reason(n
     await expect(page.locator("#reasons")).to_contain_text("1 sentence left as written.")
     await expect(page.locator("#reasons")).to_contain_text("nothing to do")
     newsroom.pod.behaviour = "correct"
-    await page.get_by_role("button", name="Try these again").click()
+    await page.get_by_role("button", name="Try again").click()
     await expect(page.locator("#layer .mark")).to_have_text(["go"])
     await expect(page.locator("#left")).to_be_hidden()
 
@@ -85,3 +87,14 @@ async def test_where_keys_are_on_the_page_asks_for_one_and_keeps_it_in_its_tab(
     await page.get_by_role("link", name="Fleet").click()
     await expect(page.locator("#pods tr")).to_have_count(1)
     assert await page.evaluate("[localStorage.length, document.cookie, sessionStorage.length]") == [0, "", 1]
+
+
+async def test_what_the_model_left_alone_is_said_without_a_button_that_would_not_help(newsroom: Newsroom) -> None:
+    newsroom.pod.answer = refused(Outcome.TRUNCATED)
+    await newsroom.open_fleet()
+    page = await newsroom.page()
+    await page.locator("#text").fill(TEXT)
+    await expect(page.locator("#reasons")).to_have_text(
+        "1 sentence left as written. The model did not come to an end."
+    )
+    await expect(page.locator("#retry")).to_be_hidden()

@@ -37,7 +37,8 @@ export class Draft {
     return [...new Set(texts)];
   }
 
-  // Takes the answer for a sentence: its edits as the API gives them, and why parts of it were left alone.
+  // Takes the answer for a sentence: its edits as the API gives them, and why parts of it were left alone, as
+  // {reason, again}, where `again` says that asking again may help.
   answer(sentence, edits, left = []) {
     this.#answers.set(sentence, { edits: inUnits(sentence, edits), left });
     this.#rederive();
@@ -48,9 +49,11 @@ export class Draft {
     return this.sentences.flatMap((sentence) => this.#answers.get(sentence.text)?.left.slice(0, 1) ?? []);
   }
 
-  // Forgets what was left, so that it is asked for again.
+  // Forgets the answers that another try may change.
   retryLeft() {
-    for (const [sentence, { left }] of this.#answers) if (left.length) this.#answers.delete(sentence);
+    for (const [sentence, { left }] of this.#answers) {
+      if (left.some(({ again }) => again)) this.#answers.delete(sentence);
+    }
     this.#rederive();
   }
 

@@ -64,7 +64,7 @@ function show(fleet) {
 function showNow({ model, model_digest: digest, discovery_connected: discovery, totals }) {
   const last = (name) => shown(history[name].at(-1));
   const values = {
-    "now-model": digest ? `${model} (${digest.replace("sha256:", "").slice(0, 12)})` : model,
+    "now-model": digest ? `${model} (${digest.replace("sha256:", "").slice(0, 8)})` : model,
     "now-pods": `${totals.eligible} of ${totals.pods}`,
     "now-load": `${shown(totals.in_flight)} of ${shown(totals.capacity)}`,
     "now-rate": `${last("requests_per_s")} / s`,

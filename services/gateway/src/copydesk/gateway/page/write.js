@@ -30,9 +30,10 @@ const list = new List(at("list"), at("more"), {
 const courier = new Courier(correct, {
   answer: (sentence, answer) => {
     latency.add(answer.waited_ms);
-    settle(sentence, answer.edits, answer.skipped.flatMap(({ reason }) => LEFT[reason] ?? []));
+    const left = answer.skipped.flatMap((part) => LEFT[part.reason] ?? []);
+    settle(sentence, answer.edits, left.map((reason) => ({ reason, again: false })));
   },
-  refusal: (sentence, { message }) => settle(sentence, [], [message]),
+  refusal: (sentence, { message }) => settle(sentence, [], [{ reason: message, again: true }]),
   trouble: complain,
   recovery: () => { at("trouble").hidden = true; },
 });
@@ -85,7 +86,9 @@ function summarise() {
   at("restore").hidden = rejected === 0;
   at("restore").textContent = `Restore ${rejected} rejected`;
   at("left").hidden = left.length === 0;
-  at("reasons").textContent = `${plural(left.length, "sentence")} left as written. ${[...new Set(left)].join(" ")}`;
+  at("retry").hidden = !left.some(({ again }) => again);
+  const reasons = [...new Set(left.map(({ reason }) => reason))].join(" ");
+  at("reasons").textContent = `${plural(left.length, "sentence")} left as written. ${reasons}`;
   at("latency").textContent = latency.inWords();
   const status = progress(open, draft.waiting().length, draft.sentences.length);
   if (status !== null && at("status").textContent !== status) at("status").textContent = status;
