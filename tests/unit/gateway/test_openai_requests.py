@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.common.tasks import ChatMessage, ChatPrompt, GenerateText, TextPrompt, TokenPrompt
-from copydesk.gateway.faults import ApiError, PodRefusal
+from copydesk.gateway.faults import ApiError, PodRefusalError
 from copydesk.gateway.openai.refusals import of_pod
 from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
 
@@ -366,13 +366,13 @@ def test_a_refusal_by_a_pod_names_the_field_that_the_client_sent(
     reason: str, said: str, parameter: str, code: str, param: str | None
 ) -> None:
     job = completion({"prompt": ["a", "b"]})
-    error = of_pod(PodRefusal(reason, said, parameter), job.fields_of(1))
+    error = of_pod(PodRefusalError(reason, said, parameter), job.fields_of(1))
     assert (error.status, error.code, error.param) == (400, code, param)
     assert "stop_ids" not in error.message
 
 
 def test_the_newer_name_of_the_limit_comes_back_where_it_was_used() -> None:
-    refusal = PodRefusal("context_exceeded", "max_tokens is 9, too many", "max_tokens")
+    refusal = PodRefusalError("context_exceeded", "max_tokens is 9, too many", "max_tokens")
     newer = of_pod(refusal, chat({"messages": [USER], "max_completion_tokens": 9}).fields_of(0))
     assert (newer.param, newer.message) == ("max_completion_tokens", "max_completion_tokens is 9, too many.")
     older = of_pod(refusal, chat({"messages": [USER], "max_tokens": 9}).fields_of(0))
@@ -380,7 +380,7 @@ def test_the_newer_name_of_the_limit_comes_back_where_it_was_used() -> None:
 
 
 def test_a_pod_that_does_not_understand_is_none_of_the_clients_doing() -> None:
-    assert of_pod(PodRefusal("bad_payload", "what?", ""), {}).status == 502
+    assert of_pod(PodRefusalError("bad_payload", "what?", ""), {}).status == 502
 
 
 _VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)

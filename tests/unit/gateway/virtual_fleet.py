@@ -91,6 +91,7 @@ class VirtualChannel:
         on_reply: Callable[[Response], None],
         on_chunk: Callable[[msgspec.Raw], None] | None = None,
         priority: Priority = Priority.INTERACTIVE,
+        trace: str = "",
     ) -> int:
         loop = asyncio.get_running_loop()
         call = Call(self, next(self._ids), loop.time() + deadline_ms / 1000, on_reply, on_chunk, priority)

@@ -100,7 +100,10 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods of a model there shall be, and why; published when that changes. `sent_at` is in Unix seconds."""
+    """How many pods of a model there shall be, and why; published when that changes.
+
+    `sent_at` is in Unix seconds.
+    """
 
     model: str
     sent_at: float

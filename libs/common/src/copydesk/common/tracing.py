@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from copydesk.common.telemetry import get_logger
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_here: ContextVar[str] = ContextVar("traceparent", default="")
 _log = get_logger(__name__)
 
 Attribute = str | int | float | bool
@@ -55,6 +59,25 @@ class Tracing:
         self._tracer: Tracer | None = None
         self._provider: TracerProvider | None = None
 
+    @property
+    def on(self) -> bool:
+        """Whether there is an exporter."""
+        return self._tracer is not None
+
+    @property
+    def here(self) -> str:
+        """The `traceparent` of the span that the running code works for; empty where there is none."""
+        return "" if self._tracer is None else _here.get()
+
+    @contextmanager
+    def within(self, traceparent: str) -> Iterator[None]:
+        """Have what runs inside work for a span."""
+        token = _here.set(traceparent)
+        try:
+            yield
+        finally:
+            _here.reset(token)
+
     def configure(self, service: str) -> bool:
         """Switch tracing on if the environment names an exporter; says whether it is on."""
         if not any(os.environ.get(name) for name in ENDPOINTS):
@@ -82,6 +105,21 @@ class Tracing:
         above = TraceContextTextMapPropagator().extract(carrier)
         named = {f"copydesk.{key}": value for key, value in attributes.items()}
         return Span(self._tracer.start_span(name, context=above, attributes=named))
+
+    @contextmanager
+    def span(self, name: str, traceparent: str = "") -> Iterator[None]:
+        """Have what runs inside be a span; does nothing while tracing is off."""
+        span = self.start(name, traceparent)
+        if span is None:
+            yield
+            return
+        try:
+            with self.within(span.traceparent):
+                yield
+        except BaseException as error:
+            span.end(type(error).__name__)
+            raise
+        span.end()
 
     def close(self) -> None:
         """Send what is left; blocks for as long as the exporter takes, some seconds if nobody is there."""

@@ -11,6 +11,7 @@ from copydesk.common.bus import BusUrlError
 from copydesk.common.process import run, run_until_signal, settle_memory
 from copydesk.common.settings import load_settings, variable_name
 from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.common.tracing import tracing
 from copydesk.gateway.app import build_app, build_hot_path
 from copydesk.gateway.keys import KeyRing, KeysFileError
 from copydesk.gateway.server import ListenError, Server, listen
@@ -20,8 +21,9 @@ from copydesk.gateway.settings import GatewaySettings
 EXIT_REFUSED = 2
 
 NEW_OBJECTS = 20_000
-"""How many more objects than before there must be before Python looks for cycles among them. A request is a few dozen
-for as long as it is underway, and leaves no cycle behind: by default, 700, the looking takes a tenth of all time."""
+"""How many more objects than before there must be before Python looks for cycles among them. A request is a few
+dozen for as long as it is underway, and leaves no cycle behind: by default, 700, the looking takes a tenth of all
+time."""
 
 _log = get_logger(__name__)
 
@@ -30,6 +32,7 @@ def main() -> int:
     """Run the gateway; returns the exit status."""
     settings = load_settings(GatewaySettings)
     configure_logging("gateway", level=settings.log_level)
+    tracing.configure("gateway")
     try:
         keys = _keys(settings)
         listener = listen(settings.host, settings.port)
@@ -37,6 +40,8 @@ def main() -> int:
     except (ListenError, KeysFileError, BusUrlError, _OpenToAllError) as error:
         print(f"copydesk.gateway: {error}", file=sys.stderr)
         return EXIT_REFUSED
+    finally:
+        tracing.close()
     return 0
 
 

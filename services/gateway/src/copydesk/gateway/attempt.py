@@ -40,6 +40,7 @@ class Attempt(Ticket):
         timed: bool,
         priority: Priority,
         parts: bool,
+        trace: str = "",
     ) -> None:
         channel = pod.channel
         assert channel is not None
@@ -56,6 +57,7 @@ class Attempt(Ticket):
             on_reply=self._on_reply,
             on_chunk=self._on_part if parts else None,
             priority=priority,
+            trace=trace,
         )
 
     def close(self, ending: Ending, now: float) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from copydesk.common.rpc import Priority
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
 from copydesk.gateway.cache import Remembered, SharedSentences, Waiter
 from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
@@ -148,6 +149,7 @@ class CorrectionRun:
         self._digest = ""
         self._prompt_tokens = 0
         self._completion_tokens = 0
+        self._trace = tracing.here
 
     def start(self) -> None:
         """Cut and send the first sentences; the rest follows in later turns of the loop."""
@@ -177,6 +179,13 @@ class CorrectionRun:
             loop.call_soon(self._complete)
 
     def _fill(self) -> None:
+        if not self._trace:
+            self._send()
+            return
+        with tracing.within(self._trace):
+            self._send()
+
+    def _send(self) -> None:
         while len(self._underway) < self._corrector.concurrency and self._next < len(self._jobs):
             job, self._next = self._next, self._next + 1
             text, index = self._jobs[job]

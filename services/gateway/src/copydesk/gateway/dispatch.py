@@ -12,6 +12,7 @@ import msgspec
 
 from copydesk.common.rpc import Fault, Priority, Response, Status
 from copydesk.common.tasks import CorrectSentence
+from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
 from copydesk.gateway.attempt import Attempt
 from copydesk.gateway.faults import ApiError
@@ -125,6 +126,7 @@ class Dispatch:
         "_on_done",
         "_payload",
         "_priority",
+        "_span",
         "_streaming",
         "_timed",
         "_timer",
@@ -157,6 +159,8 @@ class Dispatch:
         self._wait_until: float | None = None
         self._timer: asyncio.Handle | None = None
         self._hedge: asyncio.Handle | None = None
+        trace = tracing.here
+        self._span = tracing.start("dispatch", trace) if trace else None
 
     def start(self, now: float) -> None:
         """Make the first attempt; the gate has been passed."""
@@ -190,7 +194,7 @@ class Dispatch:
     def cancel(self) -> None:
         """Give the request up; its pod is told."""
         if not self._done:
-            self._end()
+            self._end("cancelled")
 
     def on_reply(self, attempt: Attempt, response: Response) -> None:
         """An attempt has come to its end."""
@@ -245,6 +249,7 @@ class Dispatch:
             timed=self._timed,
             priority=self._priority,
             parts=self._on_chunk is not None,
+            trace=self._span.traceparent if self._span is not None else "",
         )
         self._attempts.append(attempt)
         if dispatcher.fleet.balancing.hedge and self._hedge is None:
@@ -350,12 +355,14 @@ class Dispatch:
 
     def _finish(self, outcome: Delivery | ApiError) -> None:
         if not self._done:
-            self._end()
+            self._end("" if isinstance(outcome, Delivery) else outcome.code)
             self._on_done(outcome)
 
-    def _end(self) -> None:
+    def _end(self, error: str = "") -> None:
         """Come to the end: nothing of the request is left anywhere."""
         self._done = True
+        if self._span is not None:
+            self._span.end(error, pods=",".join(self._tried))
         if self._timer is not None or self._waiter is not None:
             self._stop_waiting()
         if self._hedge is not None:
@@ -376,7 +383,7 @@ def _error(status: Status, fault: Fault) -> ApiError:
     if status is Status.DEADLINE_EXCEEDED:
         return faults.deadline_exceeded()
     if status is Status.INVALID:
-        return faults.PodRefusal(fault.code, fault.message, fault.parameter)
+        return faults.PodRefusalError(fault.code, fault.message, fault.parameter)
     if status is Status.UNAVAILABLE:
         return faults.pod_unavailable(fault.message)
     if status is Status.OVERLOADED:

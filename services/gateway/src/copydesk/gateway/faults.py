@@ -42,7 +42,7 @@ class ApiError(CopydeskError):
         return _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
 
 
-class PodRefusal(ApiError):
+class PodRefusalError(ApiError):
     """A pod says that the request is wrong.
 
     `reason` is its code for that, `parameter` its name of the field at fault, if any, `said` its message: for APIs

@@ -34,6 +34,7 @@ class Link(Protocol):
         on_reply: OnReply,
         on_chunk: OnChunk | None = None,
         priority: Priority = Priority.INTERACTIVE,
+        trace: str = "",
     ) -> int:
         """Send a request and return its id."""
 

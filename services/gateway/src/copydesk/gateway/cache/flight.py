@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from copydesk.common.rpc import Priority
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
 from copydesk.gateway.dispatch import Delivery, Dispatch, OnDone
 from copydesk.gateway.faults import ApiError
@@ -59,10 +60,21 @@ class Waiter:
 class Flight:
     """The sentence is dispatched once, however many wait for it, and given up when the last of them has gone.
 
-    It runs until the deadline of whoever was first. Should that pass, it sets out again for those who have longer.
+    It is a part of the trace of whoever was first, and runs until their deadline. Should that pass, it sets out
+    again for those who have longer.
     """
 
-    __slots__ = ("_dispatch", "_sentences", "_waiters", "deadline", "digest", "key", "payload", "priority")
+    __slots__ = (
+        "_dispatch",
+        "_sentences",
+        "_trace",
+        "_waiters",
+        "deadline",
+        "digest",
+        "key",
+        "payload",
+        "priority",
+    )
 
     def __init__(
         self, sentences: SharedSentences, digest: str, payload: bytes, priority: Priority, key: str
@@ -75,6 +87,7 @@ class Flight:
         self._sentences = sentences
         self._waiters: dict[Waiter, None] = {}
         self._dispatch: Dispatch | None = None
+        self._trace = tracing.here
 
     @property
     def wanted(self) -> bool:
@@ -105,6 +118,13 @@ class Flight:
 
     def depart(self) -> None:
         """Send the sentence to a pod."""
+        if not self._trace:
+            self._send()
+            return
+        with tracing.within(self._trace):
+            self._send()
+
+    def _send(self) -> None:
         self._dispatch = self._sentences.dispatcher.submit(
             self.payload, self.deadline, self._on_done, priority=self.priority
         )

@@ -11,6 +11,7 @@ from copydesk.gateway.http import documents, openai_documents
 from copydesk.gateway.http.bridge import bridge
 from copydesk.gateway.http.correct import Correct
 from copydesk.gateway.http.exchange import Handler
+from copydesk.gateway.http.traced import traced
 from copydesk.gateway.openai.handler import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openai.handler import handlers as openai_handlers
 from copydesk.gateway.service import Gateway
@@ -35,7 +36,9 @@ def endpoints(gateway: Gateway) -> list[Endpoint]:
         Endpoint(COMPLETIONS, openai[COMPLETIONS], openai_documents.completions(limits)),
         Endpoint(CHAT_COMPLETIONS, openai[CHAT_COMPLETIONS], openai_documents.chat_completions(limits)),
     ]
-    return [replace(endpoint, handler=admitting(endpoint.handler, gateway.gatekeeper)) for endpoint in found]
+    return [
+        replace(endpoint, handler=admitting(traced(endpoint.handler), gateway.gatekeeper)) for endpoint in found
+    ]
 
 
 def endpoints_router(found: list[Endpoint], settings: GatewaySettings) -> APIRouter:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from copydesk.common.rpc import Priority
+from copydesk.common.tracing import tracing
 from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction
 from copydesk.gateway.faults import ApiError
@@ -83,7 +84,8 @@ def _add_check(router: APIRouter, gateway: Gateway, gatekeeper: Gatekeeper) -> N
         client = _client(gatekeeper, request, fields)
         found = parse_check(fields, settings.max_characters)
         async with gatekeeper.visit(client):
-            done = await _correct(gateway, found, arrived + allowed_ms / 1000, priority, inbox)
+            with tracing.span("/v2/check", request.headers.get("traceparent", "")):
+                done = await _correct(gateway, found, arrived + allowed_ms / 1000, priority, inbox)
         corrected = done.texts[0]
         uncut = segments(found.text.plain, max_characters=gateway.corrector.max_characters)
         document = Document(found.text, sentences_of(found.text, await _in_turns(uncut)))

@@ -133,6 +133,7 @@ class HttpChannel:
         on_reply: OnReply,
         on_chunk: OnChunk | None = None,
         priority: Priority = Priority.INTERACTIVE,
+        trace: str = "",
     ) -> int:
         """Send a task, one msgpack value, and return its id; `on_reply` is called as an RPC channel does."""
         del priority
@@ -143,7 +144,7 @@ class HttpChannel:
             self._loop.call_soon(self._pending.end, lost)
             return request_id
         asked = question(_tasks.decode(payload), self._model)
-        job = Job(self._pool, self, request_id, asked, self._request("POST", asked.path, asked.body))
+        job = Job(self._pool, self, request_id, asked, self._request("POST", asked.path, asked.body, trace))
         self._jobs[request_id] = job
         job.send()
         return request_id
@@ -216,8 +217,9 @@ class HttpChannel:
         finally:
             inquiry.stop()
 
-    def _request(self, method: str, path: str, body: bytes) -> bytes:
+    def _request(self, method: str, path: str, body: bytes, trace: str = "") -> bytes:
         about = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        about += f"traceparent: {trace}\r\n" if trace else ""
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.address}\r\n{about}{self._authorization}\r\n"
         return head.encode("latin-1") + body
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from copydesk.gateway import faults
-from copydesk.gateway.faults import ApiError, PodRefusal, bad_request
+from copydesk.gateway.faults import ApiError, PodRefusalError, bad_request
 from copydesk.gateway.validation import AT
 
 SHOWN = 200
@@ -93,7 +93,7 @@ def explain(message: str) -> ApiError:
     return bad_request("unknown_field", f"{path[:SHOWN]!r} is not a field of this request.", param=path[:SHOWN])
 
 
-def of_pod(refusal: PodRefusal, fields: Mapping[str, str]) -> ApiError:
+def of_pod(refusal: PodRefusalError, fields: Mapping[str, str]) -> ApiError:
     """Say it with the field that the client sent; `fields` tells which, where the pod has another name for it.
 
     Only what the client can change is a 400: a pod that does not understand what it is asked is none of its doing.

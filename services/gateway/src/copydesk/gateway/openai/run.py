@@ -12,7 +12,7 @@ from copydesk.common.tasks import GeneratedText, TextChunk
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
 from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
-from copydesk.gateway.faults import ApiError, PodRefusal
+from copydesk.gateway.faults import ApiError, PodRefusalError
 from copydesk.gateway.openai.forms import Ended
 from copydesk.gateway.openai.refusals import of_pod
 from copydesk.gateway.openai.validation import Job
@@ -107,7 +107,7 @@ class Run:
 
     def _take(self, index: int, outcome: Delivery | ApiError) -> None:
         del self._underway[index]
-        if isinstance(outcome, PodRefusal):
+        if isinstance(outcome, PodRefusalError):
             self._fail(of_pod(outcome, self._job.fields_of(index)))
             return
         if isinstance(outcome, ApiError):
