@@ -122,7 +122,7 @@ class HotProtocol(BoundedProtocol):
         self.server_state.total_requests += 1
         self._active = None
         self._stirred = True
-        if self.flow.read_paused or self._refused is not None:
+        if self.pipeline or self.flow.read_paused or self._refused is not None:
             self._advance()
 
     def _accept(self, exchange: HotExchange) -> None:
