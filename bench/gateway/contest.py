@@ -59,7 +59,13 @@ def rounds(site: Site, pods: int, peers: Sequence[Peer], effort: Effort) -> list
         for number in range(effort.rounds):
             turn = entrants if number % 2 == 0 else entrants[::-1]
             found += [_measured(site.load, entrant, effort) for entrant in turn]
-        found += [_latency(site.load, entrant, found, effort, ports[0]) for entrant in entrants]
+        rates = {entrant.name: max(one.rate for one in found if one.name == entrant.name) for entrant in entrants}
+        for number in range(effort.rounds):
+            turn = entrants if number % 2 == 0 else entrants[::-1]
+            found += [
+                _latency(site.load, entrant, effort.share * rates[entrant.name], effort, ports[0])
+                for entrant in turn
+            ]
     return found
 
 
@@ -110,10 +116,9 @@ def _measured(load: Generator, entrant: Contender, effort: Effort) -> Round:
     return Round(entrant.name, done.completed / used, done.rate, done.completed, done.errors)
 
 
-def _latency(load: Generator, entrant: Contender, found: Sequence[Round], effort: Effort, pod: int) -> Round:
-    """Measure what an entrant adds to a pod's latency at a share of what it can do."""
-    saturation = max(one.rate for one in found if one.name == entrant.name)
-    ask = partial(load.run, question=entrant.question, seconds=effort.seconds, rate=effort.share * saturation)
+def _latency(load: Generator, entrant: Contender, rate: float, effort: Effort, pod: int) -> Round:
+    """Measure what an entrant adds to a pod's latency, at a rate that it can take."""
+    ask = partial(load.run, question=entrant.question, seconds=effort.seconds / 2, rate=rate)
     direct, through = ask(pod), ask(entrant.port)
     _complain(entrant, through.errors)
     return Round(

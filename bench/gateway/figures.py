@@ -50,9 +50,17 @@ def figures(rounds: Sequence[Round], ours: str) -> Figures:
     return Figures(
         rates,
         {name: rates[ours] / rate for name, rate in rates.items() if name != ours},
-        {one.name: one.added_ms for one in rounds if one.added_ms is not None},
+        {name: statistics.median(added) for name, added in _added(rounds).items()},
         {name: sum(one.errors for one in rounds if one.name == name) for name in names},
     )
+
+
+def _added(rounds: Sequence[Round]) -> dict[str, list[float]]:
+    added: dict[str, list[float]] = {}
+    for one in rounds:
+        if one.added_ms is not None:
+            added.setdefault(one.name, []).append(one.added_ms)
+    return added
 
 
 def table(pods: int, found: Figures) -> list[str]:

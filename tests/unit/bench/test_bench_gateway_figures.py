@@ -26,6 +26,8 @@ ROUNDS = [
     turn("ours", 26_000),
     turn("other", 90_000),
     Round("ours", 0.0, 5_000, 5_000, 0, added_ms=0.25),
+    Round("ours", 0.0, 5_000, 5_000, 0, added_ms=9.0),
+    Round("ours", 0.0, 5_000, 5_000, 0, added_ms=0.2),
     Round("other", 0.0, 2_000, 2_000, 1, added_ms=0.5),
 ]
 
