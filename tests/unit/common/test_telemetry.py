@@ -138,3 +138,15 @@ def test_metrics_are_served_on_loopback_until_closed() -> None:
 
 def test_port_zero_means_no_metrics() -> None:
     assert serve_metrics(0) is None
+
+
+def test_an_exception_for_a_person_shows_no_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("gateway", json=False)
+    secret = "s3cret-" + "t0ken"
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        get_logger("x").exception("failed")
+    shown = capsys.readouterr().err
+    assert "ValueError: broken" in shown
+    assert secret not in shown

@@ -94,7 +94,7 @@ class Ways:
 @pytest.fixture
 async def ways(desk: Desk) -> AsyncIterator[Ways]:
     pod = await desk.pod("a")
-    gateway = await desk.gateway(pod, max_body_bytes=2048, body_timeout_ms=200, deadline_ms=300)
+    gateway = await desk.gateway(pod, max_body_bytes=2048, body_timeout_ms=200, deadline_ms=1_500)
     async with AsyncExitStack() as stack:
         hot = await stack.enter_async_context(served(gateway, hot=True))
         cold = await stack.enter_async_context(served(gateway, hot=False))

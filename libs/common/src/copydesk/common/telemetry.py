@@ -74,7 +74,9 @@ def _rendering(as_json: bool) -> list[Processor]:
     if as_json:
         render = structlog.processors.JSONRenderer(default=str)
         return [strip, structlog.processors.format_exc_info, _lead_with_what_happened, render]
-    return [strip, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    # Where rich is installed, structlog would show the variables of every frame: texts and tokens among them.
+    plain = structlog.dev.plain_traceback
+    return [strip, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
 
 
 def _lead_with_what_happened(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
