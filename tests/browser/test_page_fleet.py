@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -110,3 +112,14 @@ async def test_an_ejected_pod_says_why_and_for_how_long(newsroom: Newsroom) -> N
         await expect(page.locator("#now-ejected")).to_contain_text("1, 1")
     finally:
         await broken.stop()
+
+
+async def test_where_keys_are_on_it_asks_for_one(newsroom: Newsroom, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"web:{hashlib.sha256(b'k1').hexdigest()}\n")
+    await newsroom.open_fleet(api_keys_file=keys)
+    page = await newsroom.page("/fleet")
+    await page.get_by_label("API key").fill("k1")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#now-pods")).to_have_text("1 of 1")
+    await expect(page.locator("#trouble")).to_be_hidden()

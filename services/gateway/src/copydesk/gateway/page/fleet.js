@@ -39,6 +39,7 @@ async function look() {
     show(fleet);
   } catch (error) {
     complain(error);
+    if (error.status === 401) return; // until there is a key
   }
   clearTimeout(timer);
   timer = setTimeout(look, EVERY_MS);
@@ -98,7 +99,8 @@ function complain(error) {
   if (error.status === 401) demandKey();
   const known = error instanceof Trouble ? error.message : "The gateway does not answer.";
   const since = seenAt === null ? "" : ` What is shown is of ${clock(seenAt, true)}.`;
-  const message = `${known}${since} It is tried again every second.`;
+  const next = error.status === 401 ? "" : " It is tried again every second.";
+  const message = `${known}${since}${next}`;
   if (at("message").textContent !== message) at("message").textContent = message;
   at("trouble").hidden = false;
   document.querySelector("main").classList.add("stale");
