@@ -32,6 +32,8 @@ model_app = typer.Typer(help="Models: prepare the default one.", no_args_is_help
 app.add_typer(model_app, name="model")
 bench_app = typer.Typer(help="Benchmarks: this engine beside others.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
+simulate_app = typer.Typer(help="Simulations: a whole fleet in virtual time.", no_args_is_help=True)
+app.add_typer(simulate_app, name="simulate")
 
 
 class Dtype(StrEnum):
@@ -346,6 +348,51 @@ def _ngrams(texts: list[str]) -> tuple[NGram, ...]:
     except ValueError as error:
         message = f"{', '.join(texts)}; expected tokens:longest:shortest, like 8:4:2"
         raise typer.BadParameter(message, param_hint="--vllm-ngram") from error
+
+
+@simulate_app.callback()
+def simulate_root() -> None:
+    """Simulations: a whole fleet in virtual time."""
+
+
+@simulate_app.command()
+def balancing(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="slow, failing, joining or lost-zone; repeatable. (default: all)"),
+    ] = None,
+    pods: Annotated[int | None, typer.Option(min=2, max=1000, metavar="N", help="(default: 170, or 200)")] = None,
+    gateways: Annotated[int | None, typer.Option(min=1, max=256, metavar="N", help="(default: 32)")] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1.5, metavar="PART", help="Of what the pods can do. (default: 0.8)"),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.5, max=600, metavar="S", help="Simulated time. (default: 6, or 4)")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of all that is random.")] = 1,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the first scenario as SVG as well.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Balance a simulated fleet by the gateway's own code, and by other rules.
+
+    The others: round robin, random, least loaded and two choices by reports, two choices by
+    own requests, and rules that know the true load of every pod. Takes less than a minute.
+
+    [bold]Examples[/]
+
+      copydesk simulate balancing
+
+      copydesk simulate balancing --scenario slow --pods 200 --picture balancing.svg
+
+      copydesk simulate balancing --json | jq '.parts[0].p99_to_perfect'
+    """
+    from copydesk.cli.commands.simulate import SimulateRequest, simulate_balancing
+
+    request = SimulateRequest(tuple(scenario or ()), pods, gateways, load, seconds, seed, picture, as_json=json)
+    raise typer.Exit(simulate_balancing(request))
 
 
 def run() -> None:
