@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from math import exp
 
 
 class PeakEwma:
@@ -24,9 +24,8 @@ class PeakEwma:
 
     def value(self, now: float) -> float | None:
         """Return the average as it stands at `now`, or None before the first sample."""
-        if self._value is None:
-            return None
-        return self._value * self._weight(now)
+        value = self._value
+        return value if value is None or now <= self._at else value * exp((self._at - now) / self._tau)
 
     def observe(self, sample: float, now: float) -> None:
         """Take in one sample, seen at `now`."""
@@ -34,9 +33,7 @@ class PeakEwma:
         if current is None or sample >= current:
             self._value = sample
         else:
-            weight = self._weight(now)
+            weight = exp((self._at - now) / self._tau) if now > self._at else 1.0
             self._value = current * weight + sample * (1.0 - weight)
-        self._at = max(self._at, now)
-
-    def _weight(self, now: float) -> float:
-        return math.exp(-max(0.0, now - self._at) / self._tau)
+        if now > self._at:
+            self._at = now

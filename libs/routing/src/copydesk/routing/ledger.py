@@ -24,6 +24,8 @@ ERROR_CEILING_MS = 30_000.0
 _SMOOTHING = 0.1
 """The weight of one answer in the mean latency: about the last twenty count."""
 
+_PLAIN = 1.0 / _SMOOTHING
+
 _LATE = 2.0
 """A deadline that passes says something of the pod if it was that many times the pod's mean latency away."""
 
@@ -225,8 +227,8 @@ class Ledger:
     def _sample(self, elapsed_ms: float, now: float) -> None:
         self._latency.observe(elapsed_ms, now)
         self.samples += 1
-        weight = max(_SMOOTHING, 1.0 / self.samples)
-        self.mean_ms += weight * (elapsed_ms - self.mean_ms)
+        share = _SMOOTHING if self.samples > _PLAIN else 1.0 / self.samples
+        self.mean_ms += share * (elapsed_ms - self.mean_ms)
 
     def _give_up(self, ending: Ending, elapsed_ms: float, now: float) -> None:
         """A request that got no answer may still say that the pod is slower than thought: it had none *yet*."""

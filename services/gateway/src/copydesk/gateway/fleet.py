@@ -130,6 +130,8 @@ class Fleet:
         now = self._loop.time()
         if excluded:
             return self._pick_another(excluded, now)
+        if not self.far:
+            return choose(self.near, now=now, random=self._random)
         return choose_near(self.near, self.far, spillover=self.balancing.spillover, now=now, random=self._random)
 
     def _pick_another(self, excluded: Collection[str], now: float) -> Pod | None:
