@@ -255,3 +255,21 @@ async def test_the_focus_stays_on_its_suggestion_when_another_comes_before_it(pa
     await expect(page.locator("#list li")).to_have_count(2)
     await page.keyboard.press("Enter")
     assert await written(page) == "They go. He has time."
+
+
+async def test_a_book_is_accepted_at_once_and_the_page_says_that_it_cannot_be_undone(page: Page) -> None:
+    lines = "\n\n".join(["She go home."] * 600)
+    await page.evaluate(
+        """(lines) => {
+          const text = document.getElementById("text");
+          text.value = lines;
+          text.dispatchEvent(new InputEvent("input"));
+        }""",
+        lines,
+    )
+    await expect(page.locator("#status")).to_have_text("600 suggestions.")
+    await expect(page.locator("#list li")).to_have_count(200)
+    await expect(page.locator("#more")).to_have_text("And 400 more after these.")
+    await page.get_by_role("button", name="Accept all").click()
+    assert await written(page) == lines.replace("go", "goes")
+    await expect(page.locator("#told")).to_have_text("Accepted. So much at once cannot be undone.")

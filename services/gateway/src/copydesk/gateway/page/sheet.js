@@ -6,6 +6,8 @@
 
 import { parts } from "./marks.js";
 
+const MOST_LINES = 1000; // in one change: Chromium takes seconds for so many, and four times as long for twice as many
+
 export class Sheet {
   #text;
   #layer;
@@ -69,21 +71,25 @@ export class Sheet {
     this.#marks[index]?.scrollIntoView({ block: "center" });
   }
 
-  // Makes a change that the browser can undo. Only `execCommand` can: it is deprecated, and nothing replaces it.
+  // Makes a change that the browser can undo, and says whether it can. Only `execCommand` makes such: it is deprecated,
+  // and nothing replaces it.
   splice({ start, end, replacement }) {
     const before = document.activeElement;
     if (!this.focused) this.#text.inputMode = "none"; // or a phone would bring up its keyboard for a moment
     this.focus();
     this.#text.setSelectionRange(start, end);
-    const done = replacement === ""
-      ? document.execCommand("delete")
-      : document.execCommand("insertText", false, replacement);
+    const done = replacement.split("\n").length <= MOST_LINES && this.#replaceSelection(replacement);
     if (!done) {
       this.#text.setRangeText(replacement, start, end, "end");
       this.#text.dispatchEvent(new InputEvent("input"));
     }
     if (before !== this.#text && before instanceof HTMLElement) before.focus({ preventScroll: true });
     this.#text.removeAttribute("inputmode");
+    return done;
+  }
+
+  #replaceSelection(text) {
+    return text === "" ? document.execCommand("delete") : document.execCommand("insertText", false, text);
   }
 
   // Copies the text, also where the page may not use the clipboard: that needs HTTPS or this very machine.

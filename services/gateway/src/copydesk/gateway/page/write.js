@@ -10,6 +10,7 @@ import { List } from "./list.js";
 import { Sheet } from "./sheet.js";
 
 const PAUSE_MS = 300;
+const FRAME_MS = 16;
 const PATIENCE_MS = 700; // before "Correcting" is said: most answers are there sooner
 const LEFT = {
   too_long: "It is too long for the model.",
@@ -40,7 +41,8 @@ const courier = new Courier(correct, {
 const demandKey = askForKey(at("access"), () => courier.resume());
 
 let pause = 0;
-let frame = 0;
+let due = 0;
+let cost = 0;
 let patience = 0;
 let waitingSince = null;
 
@@ -64,18 +66,20 @@ function settle(sentence, edits, left) {
   show();
 }
 
-// Answers may come in bunches; what is seen changes once a frame.
+// Answers may come in bunches: however long the text is, drawing takes at most a third of the time.
 function show() {
-  cancelAnimationFrame(frame);
-  frame = requestAnimationFrame(draw);
+  if (!due) due = setTimeout(draw, Math.max(FRAME_MS, 2 * cost));
 }
 
 function draw() {
-  cancelAnimationFrame(frame);
+  clearTimeout(due);
+  due = 0;
+  const begun = performance.now();
   sheet.draw(draft.suggestions);
   list.draw(sheet.text, draft.suggestions);
   pointOut();
   summarise();
+  cost = performance.now() - begun;
 }
 
 function summarise() {
@@ -166,9 +170,10 @@ function stillOpen(suggestion) {
 
 function accept(chosen) {
   if (!chosen.length) return;
-  sheet.splice(draft.accept(chosen));
+  const undoable = sheet.splice(draft.accept(chosen));
   send();
   draw(); // at once: the next key may come before the next frame
+  if (!undoable) tell("Accepted. So much at once cannot be undone.");
 }
 
 function reject(chosen) {
