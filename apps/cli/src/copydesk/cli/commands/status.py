@@ -20,7 +20,7 @@ from copydesk.cli.fleet.state import FleetState, ProcessState, read_state, runni
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 WATCH_S = 1.0
-_STATE_COLOURS = {"ready": "green", "warming": "yellow", "draining": "yellow"}
+_STATE_COLOURS = {"ready": "green", "warming": "yellow", "draining": "yellow", "unused": "dim"}
 
 
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +191,7 @@ def _pod_table(pods: tuple[PodView, ...]) -> Table:
     table = _table("pod", "address", "state", "in flight", "load", "ms", "requests", "errors")
     for pod in pods:
         state = Text(pod.state, _STATE_COLOURS.get(pod.state, "red"))
-        if not pod.connected:
+        if not pod.connected and pod.state != "unused":
             state.append(", not connected", "red")
         table.add_row(
             pod.id,
