@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import time
 from collections import Counter
@@ -12,6 +13,9 @@ from typing import Any
 import httpx
 import msgspec
 
+from copydesk.common.bus import Bus
+from copydesk.common.messages import EndpointState, LoadReport, load_subject
+from tests.fixtures.fake_pod import MODEL
 from tests.fixtures.nats import NatsServer
 from tests.integration.gateway.conftest import Discovery, PodProcess, Site, eventually
 
@@ -245,3 +249,52 @@ async def test_of_many_pods_only_an_aperture_is_connected(site: Site, nats_serve
     assert set(await made.clients.finish()) == {200}
     states = Counter(pod["state"] for pod in (await made.fleet())["pods"])
     assert states == {"ready": 2, "unused": 4}
+
+
+async def test_load_reports_over_nats_tell_of_a_pod_that_is_idle_here(site: Site, nats_server: NatsServer) -> None:
+    made = await scene(site, nats_server, "correct", "correct", keepalive_ms=60_000)
+    bus = await Bus.connect(nats_server.url, name="test")
+    assert await bus.wait_connected(10)
+    numbers = itertools.count(1)
+
+    async def heard() -> bool:
+        report = LoadReport(
+            model=MODEL,
+            pod="pod-0",
+            sequence=next(numbers),
+            sent_at=time.time(),
+            started_at=1.0,
+            host="127.0.0.1",
+            port=made.pods[0].port,
+            state=EndpointState.READY,
+            running=13,
+            queued=4,
+            capacity=16,
+            step_ms=1.0,
+            digest="",
+        )
+        bus.publish(load_subject(MODEL, "pod-0"), report)
+        return bool((await made.pod("pod-0"))["running"] == 13)
+
+    await eventually(heard)
+    made.clients.start(2)
+    await made.clients.more(30)
+    await made.clients.finish()
+    await bus.close()
+    assert (await made.pod("pod-0"))["requests"] == 0
+    assert (await made.pod("pod-0"))["queued"] == 4
+
+
+async def test_a_late_sentence_is_asked_of_a_second_pod_where_that_is_wanted(
+    site: Site, nats_server: NatsServer
+) -> None:
+    made = await scene(site, nats_server, *["slow:16:0.01"] * 2, hedge=True, eject_silence_ms=60_000)
+    made.clients.start(8)
+    await made.clients.more(1000)
+    made.pods[0].send_signal(signal.SIGSTOP)
+    await made.clients.more(100)
+    assert set(await made.clients.finish()) == {200}
+    made.pods[0].send_signal(signal.SIGCONT)
+    totals = (await made.fleet())["totals"]
+    assert totals["hedges"] > 0
+    assert totals["ejections"] == 0
