@@ -59,3 +59,18 @@ async def test_a_pod_whose_requests_fill_their_whole_context_stays_below_it_too(
     resident, proportional = resident_mb(pod)
     assert proportional <= resident < LIMIT_MB, f"resident {resident:.0f} MB, proportional {proportional:.0f} MB"
     await channel.close()
+
+
+async def test_neither_does_it_grow_when_short_requests_follow_long_ones_into_their_slots(pod: RunningPod) -> None:
+    channel = await pod.channel()
+    await pong_where(channel, is_ready)
+    for wave in (16, 8, 4, 2):
+        long = [
+            GenerateText(TokenPrompt([1000 + place for place in range(480)]), max_tokens=2) for _ in range(wave)
+        ]
+        short = [GenerateText(TokenPrompt([2000 + place for place in range(20)]), max_tokens=200) for _ in long]
+        answers = await asyncio.gather(*(write(channel, task, deadline_ms=240_000) for task in long + short))
+        assert {answer.text.prompt_tokens for answer in answers} == {480, 20}
+    resident, proportional = resident_mb(pod)
+    assert proportional <= resident < LIMIT_MB, f"resident {resident:.0f} MB, proportional {proportional:.0f} MB"
+    await channel.close()

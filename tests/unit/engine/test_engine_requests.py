@@ -54,7 +54,9 @@ class Waves:
         return (4.0 * np.cos((np.arange(VOCABULARY) - total) * 0.7)).astype(np.float32)
 
 
-def engine(core: str, *, slots: int = 1, queue: int = 1, draft_tokens: int = 0) -> Engine:
+def engine(
+    core: str, *, slots: int = 1, queue: int = 1, draft_tokens: int = 0, cache_tokens: int | None = None
+) -> Engine:
     sizes: dict[str, Any] = {
         "vocabulary": VOCABULARY,
         "slots": slots,
@@ -62,6 +64,7 @@ def engine(core: str, *, slots: int = 1, queue: int = 1, draft_tokens: int = 0) 
         "queue": queue,
         "prefill_tokens": 16,
         "draft_tokens": draft_tokens,
+        "cache_tokens": cache_tokens,
     }
     if core == "python":
         return NativeEngine(Waves(), **sizes)
@@ -207,6 +210,23 @@ def test_the_outlook_is_bright_while_a_slot_is_free_and_darkens_with_the_queue(c
     assert 0.0 < ahead[0] < ahead[-1]
     assert client.engine.outlook(Priority.INTERACTIVE) == ahead[0]
     client.drain()
+
+
+@cores
+def test_free_slots_are_no_comfort_where_the_cache_has_no_room(core: str) -> None:
+    client = Client(engine(core, slots=8, queue=1, cache_tokens=64))
+    client.submit("teaches how long one takes", request())
+    client.drain()
+    long = request(prompt=[1] * 40, max_tokens=24)
+    client.submit("fills the cache", long)
+    client.engine.step(0.0)
+    client.submit("waits", long)
+    assert client.engine.outlook(Priority.INTERACTIVE) > 0.0
+    with pytest.raises(QueueFullError):
+        client.submit("one too many", long)
+    assert (client.engine.load().running, client.engine.load().queued) == (1, 1)
+    client.drain()
+    assert client.engine.outlook(Priority.INTERACTIVE) == 0.0
 
 
 @given(ahead=st.integers(0, 50), free=st.integers(0, 4), slots=st.integers(4, 64), seconds=st.floats(0.0, 10.0))

@@ -120,6 +120,34 @@ def test_refuted_drafts_and_former_tenants_leave_no_trace(directory: Path, kerne
     np.testing.assert_array_equal(rest, wanted[20:])
 
 
+def anonymous_mb() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) / 1000
+
+
+def test_no_more_of_the_cache_stays_in_memory_than_was_said_and_nothing_that_is_needed_goes(
+    tmp_path: Path,
+) -> None:
+    """Each slot has a long tenant, whom a short one follows at once: it needs little of what the long one left."""
+    context, slots = 4096, 6
+    write_tiny_model(tmp_path, context=context, hidden=256, heads=4, kv_heads=4)
+    texts = [[3 + token for token in random_tokens(random.Random(slot), 60)] for slot in range(slots)]
+    free = open_decoder(tmp_path, context=context, slots=1)
+    wanted = [scores_of(free, text)[40:] for text in texts]
+    decoder = open_decoder(tmp_path, context=context, slots=slots, cache_tokens=context)
+    long = [3 + token for token in random_tokens(random.Random(9), context)]
+    before = anonymous_mb()
+    decoder.run([Run(0, 0, 0, long, 1)])
+    with_one = anonymous_mb() - before
+    for slot, text in enumerate(texts):
+        decoder.run([Run(0, slot, 0, long, 1)])
+        decoder.run([Run(0, slot, 0, text[:40], 0)])
+    assert anonymous_mb() - before < 1.5 * with_one
+    for slot, text in enumerate(texts):
+        found = decoder.run([Run(0, slot, 40, text[40:], 20, True)]).scores[slot]
+        np.testing.assert_array_equal(found, wanted[slot])
+
+
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_the_likeliest_token_is_the_first_of_the_largest_scores(directory: Path, kernels: str) -> None:
     text = random_tokens(random.Random(5), 45)

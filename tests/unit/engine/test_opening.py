@@ -110,3 +110,11 @@ def answer(directory: Path) -> list[int]:
     while engine.step(0.0):
         pass
     return answers[0].tokens
+
+
+@pytest.mark.parametrize("device", ["cuda:63", "abacus"])
+def test_a_device_that_is_not_here_is_named(device: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError) as raised:
+        open_engine(write_tiny_model(tmp_path), NativeOptions(device=device, context=64))
+    assert (raised.value.option, raised.value.value) == ("device", device)
+    assert raised.value.expected == "a device that torch finds here"

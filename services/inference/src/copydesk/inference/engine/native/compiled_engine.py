@@ -152,11 +152,10 @@ class CompiledEngine:
 
     def outlook(self, priority: Priority) -> float:
         """After how many seconds a newcomer would likely be answered."""
-        ahead, free, seconds = ctypes.c_int32(), ctypes.c_int32(), ctypes.c_double()
-        self._functions.outlook(
-            self._engine, priority, ctypes.byref(ahead), ctypes.byref(free), ctypes.byref(seconds)
-        )
-        return seconds_to_answer(Crowd(ahead.value, free.value, self.capacity, seconds.value))
+        ahead, free, slots, seconds = ctypes.c_int32(), ctypes.c_int32(), ctypes.c_int32(), ctypes.c_double()
+        found = (ctypes.byref(number) for number in (ahead, free, slots, seconds))
+        self._functions.outlook(self._engine, priority, *found)
+        return seconds_to_answer(Crowd(ahead.value, free.value, slots.value, seconds.value))
 
     def run(self) -> None:
         """Step, by the monotonic clock, for as long as there is work, and wait for more, until `halt`.

@@ -99,7 +99,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # result, then arguments
     "take": (_int64, _pointer, _pointer),
     "acknowledge": (None, _pointer),
     "load": (None, _pointer, _pointer, _pointer, _pointer),
-    "outlook": (None, _pointer, _int32, _pointer, _pointer, _pointer),
+    "outlook": (None, _pointer, _int32, _pointer, _pointer, _pointer, _pointer),
     "step_age": (_double, _pointer, _double),
 }
 

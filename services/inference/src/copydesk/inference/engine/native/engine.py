@@ -78,12 +78,11 @@ class NativeEngine:
         """Queue a request, or raise a `RequestError`."""
         check(request, self._limits)
         with self._lock:
-            if len(self._waiting) >= self.queue + len(self._free):
-                self._make_room(priority)
             request_id = next(self._ids)
-            self._waiting[request_id] = Generation(
-                request_id, request, deadline, priority, on_done, self._limits, on_tokens
-            )
+            newcomer = Generation(request_id, request, deadline, priority, on_done, self._limits, on_tokens)
+            if self._is_full(newcomer):
+                self._make_room(priority)
+            self._waiting[request_id] = newcomer
             return request_id
 
     def cancel(self, request_id: int) -> None:
@@ -119,7 +118,22 @@ class NativeEngine:
         """After how many seconds a newcomer would likely be answered."""
         with self._lock:
             ahead = sum(generation.priority <= priority for generation in self._waiting.values())
-            return seconds_to_answer(Crowd(ahead, len(self._free), self.capacity, self._request_seconds))
+            free, slots = len(self._free), self.capacity
+            admissible = len(self._admissible())
+            if admissible < min(free, len(self._waiting)):  # for want of room in the cache
+                free, slots = admissible, max(1, len(self._running) + admissible)
+            return seconds_to_answer(Crowd(ahead, free, slots, self._request_seconds))
+
+    def _admissible(self) -> list[Generation]:
+        return admissions(self._waiting.values(), len(self._free), self._cache_left)
+
+    def _is_full(self, newcomer: Generation) -> bool:
+        admissible = self._admissible()
+        left = self._cache_left - sum(generation.reserve for generation in admissible)
+        all_run = len(admissible) == len(self._waiting) < len(self._free)
+        if all_run and newcomer.reserve <= left:
+            return False
+        return len(self._waiting) - len(admissible) >= self.queue
 
     def _make_room(self, priority: Priority) -> None:
         last = displaced(self._waiting.values(), priority)
@@ -142,7 +156,7 @@ class NativeEngine:
     def _admit(self) -> None:
         if not self._free:
             return
-        for generation in admissions(self._waiting.values(), len(self._free), self._cache_left):
+        for generation in self._admissible():
             del self._waiting[generation.id]
             self._cache_left -= generation.reserve
             # The lowest slot, so that live ones stay neighbours and attention reads them in place.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Crowd:
     """What a newcomer finds: `ahead` wait and go first, of `slots` there are `free`.
 
+    Where the cache is full before the slots are, `slots` and `free` are as many as it has room for.
     `request_seconds` is for how long a request ran of late, its wait not counted; 0 while nothing is known.
     """
 

@@ -28,7 +28,7 @@ Engine::Engine(const EngineOptions& options) : options_(options), cache_left_(op
 
 bool Engine::submit(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
-  if (waiting_.size() >= static_cast<size_t>(options_.queue) + free_.size()) {
+  if (full(*sequence)) {
     if (waiting_.empty()) return false;
     Sequence& last = *waiting_.rbegin()->second;
     if (last.priority < kBatch || last.priority <= sequence->priority) return false;
@@ -41,6 +41,24 @@ bool Engine::submit(std::unique_ptr<Sequence> sequence) {
   sequences_.emplace(added.id, std::move(sequence));
   changed_.notify_all();
   return true;
+}
+
+Engine::Admissible Engine::admissible() const {
+  Admissible found{0, cache_left_};
+  for (const auto& [turn, sequence] : waiting_) {
+    const int32_t reserved = sequence->reserve(options_.limits.context);
+    if (found.count == free_.size() || reserved > found.cache_left) break;
+    found.cache_left -= reserved;
+    ++found.count;
+  }
+  return found;
+}
+
+bool Engine::full(const Sequence& newcomer) const {
+  const Admissible next = admissible();
+  const bool at_once = next.count == waiting_.size() && next.count < free_.size() &&
+                       newcomer.reserve(options_.limits.context) <= next.cache_left;
+  return !at_once && waiting_.size() - next.count >= static_cast<size_t>(options_.queue);
 }
 
 void Engine::cancel(int64_t id) {
@@ -99,11 +117,14 @@ void Engine::load(int32_t* running, int32_t* queued, double* step_ms) {
   *step_ms = step_ms_;
 }
 
-void Engine::outlook(int32_t priority, int32_t* ahead, int32_t* free, double* request_seconds) {
+void Engine::outlook(int32_t priority, int32_t* ahead, int32_t* free, int32_t* slots, double* request_seconds) {
   std::lock_guard lock(mutex_);
   const auto behind = waiting_.lower_bound(Turn{priority + 1, 0});
   *ahead = static_cast<int32_t>(std::distance(waiting_.begin(), behind));
-  *free = static_cast<int32_t>(free_.size());
+  const size_t count = admissible().count;
+  const bool cramped = count < std::min(waiting_.size(), free_.size());
+  *free = static_cast<int32_t>(cramped ? count : free_.size());
+  *slots = cramped ? std::max<int32_t>(1, static_cast<int32_t>(running_.size() + count)) : options_.slots;
   *request_seconds = request_seconds_;
 }
 

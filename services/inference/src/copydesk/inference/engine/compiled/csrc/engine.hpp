@@ -59,15 +59,22 @@ class Engine {
   void acknowledge();
 
   void load(int32_t* running, int32_t* queued, double* step_ms);
-  // How many wait that go before a newcomer of this priority, how many slots are free, and for how many seconds a
-  // request ran of late, its wait not counted.
-  void outlook(int32_t priority, int32_t* ahead, int32_t* free, double* request_seconds);
+  // How many wait that go before a newcomer of this priority, how many slots are free, how many there are (where the
+  // cache is full: as many as it has room for), and for how many seconds a request ran of late, its wait not counted.
+  void outlook(int32_t priority, int32_t* ahead, int32_t* free, int32_t* slots, double* request_seconds);
   // For how many seconds the present step has been running; 0 between steps.
   double step_age(double now) const;
 
  private:
   using Turn = std::pair<int32_t, int64_t>;  // priority and id
 
+  // How many of those that wait would be admitted now, and the tokens of the cache that are left then.
+  struct Admissible {
+    size_t count;
+    int32_t cache_left;
+  };
+  Admissible admissible() const;
+  bool full(const Sequence& newcomer) const;
   bool has_work() const { return !waiting_.empty() || !running_.empty() || !cancelled_.empty(); }
   void begin(double now);
   int32_t compute();

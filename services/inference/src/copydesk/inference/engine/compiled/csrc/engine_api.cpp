@@ -59,8 +59,9 @@ void cd_engine_load(Engine* engine, int32_t* running, int32_t* queued, double* s
   engine->load(running, queued, step_ms);
 }
 
-void cd_engine_outlook(Engine* engine, int32_t priority, int32_t* ahead, int32_t* free, double* request_seconds) {
-  engine->outlook(priority, ahead, free, request_seconds);
+void cd_engine_outlook(Engine* engine, int32_t priority, int32_t* ahead, int32_t* free, int32_t* slots,
+                       double* request_seconds) {
+  engine->outlook(priority, ahead, free, slots, request_seconds);
 }
 
 double cd_engine_step_age(const Engine* engine, double now) { return engine->step_age(now); }

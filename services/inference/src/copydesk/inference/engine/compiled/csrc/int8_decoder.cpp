@@ -37,7 +37,11 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
-void Pages::empty(size_t first, size_t bytes) { madvise(as<char>() + first, bytes, MADV_DONTNEED); }
+void Pages::empty(size_t first, size_t bytes) {
+  const size_t page = sysconf(_SC_PAGESIZE);
+  const size_t begin = (first + page - 1) / page * page, end = (first + bytes) / page * page;
+  if (begin < end) madvise(as<char>() + begin, end - begin, MADV_DONTNEED);
+}
 
 std::unique_ptr<Decoder> Decoder::open(const DecoderOptions& options) {
   const Kernels* kernels = choose_kernels(options.kernels);
@@ -138,25 +142,34 @@ bool Decoder::make_room(int rows, int samples) {
 }
 
 // The system's page tables take the place of a table of blocks (as in vAttention, arXiv 2405.04437): a slot has
-// addresses for its whole context, and memory for as much of it as was ever used. Slots whose requests have ended keep
-// theirs for the next one, until it is wanted elsewhere.
+// addresses for its whole context, and memory for as much of it as was ever used. What a request leaves behind stays
+// there for the next one in its slot, until it is wanted elsewhere.
 void Decoder::keep_within(const CdStep& step) {
-  for (int i = 0; i < step.released; ++i) held_[step.release[i]].live = false;
+  for (int i = 0; i < step.released; ++i) held_[step.release[i]].used = 0;
   for (int r = 0; r < step.runs; ++r) {
     Held& held = held_[step.run[r].slot];
-    held.live = true;
-    held.tokens = std::max<int>(held.tokens, padded(step.run[r].start + step.run[r].length, kPageTokens));
+    held.used = padded(step.run[r].start + step.run[r].length, kPageTokens);
+    held.tokens = std::max(held.tokens, held.used);
   }
   int64_t tokens = 0;
   for (const Held& held : held_) tokens += held.tokens;
   while (tokens > cache_tokens_) {
-    const auto most = std::max_element(held_.begin(), held_.end(), [](const Held& a, const Held& b) {
-      return (a.live ? 0 : a.tokens) < (b.live ? 0 : b.tokens);
-    });
-    if (most->live || most->tokens == 0) return;
-    caches_.empty(slot_bytes_ * (most - held_.begin()), slot_bytes_);
-    tokens -= std::exchange(most->tokens, 0);
+    const auto most = std::max_element(held_.begin(), held_.end(),
+                                       [](const Held& a, const Held& b) { return a.spare() < b.spare(); });
+    if (most->spare() == 0) return;
+    tokens -= most->spare();
+    trim(static_cast<int>(most - held_.begin()));
   }
+}
+
+void Decoder::trim(int slot) {
+  Held& held = held_[slot];
+  const size_t region = cache_numbers_ * sizeof(uint16_t);  // keys, or values, of a layer and head
+  const size_t used = held.used == 0 ? 0 : static_cast<size_t>(held.used) * geometry_.width * sizeof(uint16_t);
+  const size_t regions = used == 0 ? 1 : size_t{2} * shape_.layers * shape_.kv_heads;
+  const size_t bytes = used == 0 ? slot_bytes_ : region;
+  for (size_t i = 0; i < regions; ++i) caches_.empty(slot_bytes_ * slot + i * bytes + used, bytes - used);
+  held.tokens = held.used;
 }
 
 void Decoder::lay_out(const CdStep& step) {

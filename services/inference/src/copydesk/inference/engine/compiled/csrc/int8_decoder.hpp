@@ -26,7 +26,7 @@ class Pages {
     return static_cast<T*>(start_);
   }
   bool held() const { return start_ != nullptr; }
-  // Gives the memory of a part back; it reads as zeros then.
+  // Gives the memory of the whole pages in a part back; they read as zeros then.
   void empty(size_t first, size_t bytes);
 
  private:
@@ -55,10 +55,10 @@ class Decoder {
     const float *attention_norm, *mlp_norm;
     Linear qkv, output, gate_up, down;
   };
-  // What of a slot's cache is in memory, and whether a request needs it.
+  // Of a slot's cache: for how many tokens it is in memory, and how many of them its request has.
   struct Held {
-    int tokens = 0;
-    bool live = false;
+    int tokens = 0, used = 0;
+    int spare() const { return tokens - used; }
   };
   // One step's rows and the room that they need; grows, and is kept.
   struct Room {
@@ -70,6 +70,7 @@ class Decoder {
   bool allocate();
   bool make_room(int rows, int samples);
   void keep_within(const CdStep& step);
+  void trim(int slot);
   void lay_out(const CdStep& step);
   void embed(const CdStep& step);
   void run_layer(const Layer& layer, int index);
