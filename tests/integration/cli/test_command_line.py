@@ -14,6 +14,8 @@ import pytest
 
 from copydesk.cli.fleet.ports import free_port
 from copydesk.cli.fleet.state import StateLock
+from copydesk.inference.checkpoint import read_digest
+from tests.fixtures.default_model import default_model_or_skip
 
 COMMANDS = ["up", "status", "correct", "demo", "model", "model prepare", "bench engine"]
 
@@ -124,3 +126,11 @@ def test_up_with_a_model_that_cannot_be_loaded_shows_the_log_and_exits_with_2(
     assert failed["log_tail"]
     assert events[-1]["event"] == "stopped"
     assert not (state / "fleet.json").exists()
+
+
+def test_a_shell_can_take_the_directory_of_the_prepared_model() -> None:
+    model = default_model_or_skip()
+    done = copydesk("model", "prepare")
+    assert done.returncode == 0
+    assert done.stdout == f"{model}\n"
+    assert f"digest {read_digest(model)}" in done.stderr.splitlines()

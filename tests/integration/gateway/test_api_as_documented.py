@@ -1,6 +1,7 @@
 """Schemathesis reads the OpenAPI page of a gateway and tries to catch it at answers that the page does not know.
 
-The deadline is set for all requests: with one of its own choice, mostly of a millisecond, a 504 is the right answer.
+The deadline is set for all requests: with one of its own choice, mostly of a millisecond, a 504 is the right
+answer.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from copydesk.inference.pod.listener import listen
 from tests.fixtures.nats import free_port
 from tests.fixtures.tiny_model import write_tiny_model
-from tests.integration.pod.running_pod import environment
+from tests.integration.pod.running_pod import environment, running_pod
 
 
 def run_to_its_end(model_dir: Path, **settings: object) -> tuple[int, str]:
@@ -100,3 +100,19 @@ def test_a_port_in_use(silent_model: Path, name: str) -> None:
         code, line = run_to_its_end(silent_model, **{name: port})
     assert code == 2
     assert f"COPYDESK_INFERENCE_{name}: cannot listen on 127.0.0.1:{port}: Address already in use" in line
+
+
+def test_a_device_that_this_machine_lacks(silent_model: Path) -> None:
+    code, line = run_to_its_end(silent_model, DEVICE="cuda:63", DTYPE="auto")
+    assert code == 2
+    assert "COPYDESK_INFERENCE_DEVICE: 'cuda:63'; expected a device that torch finds here" in line
+
+
+def test_a_misspelt_setting_is_told_once_though_each_process_of_the_pod_reads_them(
+    silent_model: Path, tmp_path: Path
+) -> None:
+    with running_pod(silent_model, tmp_path / "log", CACHE_TOKEN=5) as pod:
+        pod.wait_ready()
+        (line,) = [line for line in pod.output().splitlines() if "unknown_setting" in line]
+    assert line.startswith("COPYDESK_INFERENCE_CACHE_TOKEN is ignored")
+    assert line.endswith("did you mean COPYDESK_INFERENCE_CACHE_TOKENS?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import Field, SecretStr, ValidationError
 
-from copydesk.common.settings import ServiceSettings, load_settings, variable_name
+from copydesk.common.settings import ServiceSettings, load_settings, unknown_settings, variable_name
 
 
 class DemoSettings(ServiceSettings, env_prefix="COPYDESK_DEMO_"):
@@ -29,7 +29,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def complaints(capsys: pytest.CaptureFixture[str], **overrides: object) -> list[str]:
     with pytest.raises(SystemExit) as caught:
-        load_settings(DemoSettings, **overrides)
+        load_settings(DemoSettings, warn=True, **overrides)
     assert caught.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -92,3 +92,39 @@ def test_settings_do_not_change_once_loaded() -> None:
     settings = load_settings(DemoSettings)
     with pytest.raises(ValidationError):
         settings.port = 1
+
+
+def test_a_misspelt_variable_is_told_with_the_one_that_comes_closest_and_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COPYDESK_DEMO_RPC_TOKENS", "hush")
+    monkeypatch.setenv("COPYDESK_DEMO_XYLOPHONE", "1")
+    assert load_settings(DemoSettings).rpc_token == ""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "COPYDESK_DEMO_RPC_TOKENS is ignored, since there is no such setting (unknown_setting); "
+        "did you mean COPYDESK_DEMO_RPC_TOKEN?",
+        "COPYDESK_DEMO_XYLOPHONE is ignored, since there is no such setting (unknown_setting)",
+    ]
+
+
+def test_variables_of_others_settings_in_any_case_and_empty_ones_are_no_strangers() -> None:
+    environ = {
+        "COPYDESK_DEMO_PORT": "1",
+        "copydesk_demo_hosts": "[]",
+        "COPYDESK_DEMO_PROT": "",
+        "COPYDESK_DEMOS_PORT": "1",
+        "COPYDESK_INT8_KERNELS": "avx2",
+        "COPYDESK_CACHE_DIR": "/tmp",
+    }
+    assert unknown_settings(DemoSettings, environ) == []
+    assert unknown_settings(ServiceSettings, environ) == []
+
+
+def test_a_child_repeats_no_warning_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COPYDESK_DEMO_PROT", "1")
+    load_settings(DemoSettings, warn=False)
+    assert capsys.readouterr().err == ""

@@ -6,6 +6,7 @@ import pytest
 from copydesk.common.rpc import Priority
 from copydesk.inference.engine import GeneratedTokens, GenerateTokens
 from copydesk.inference.pod.engine_loading import load_engine
+from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.settings import Draft, Dtype, InferenceSettings
 from tests.fixtures.tiny_model import write_tiny_model
 
@@ -30,3 +31,24 @@ def test_the_engine_drafts_unless_the_settings_say_off(draft: Draft, passes: int
     assert drafted.tokens == plain.tokens
     assert drafted.passes == passes
     assert drafted.accepted == drafted.drafted == 20 - passes
+
+
+def test_an_arithmetic_that_a_device_does_not_have_is_told_by_the_name_of_the_setting(tmp_path: Path) -> None:
+    settings = InferenceSettings(
+        model_dir=write_tiny_model(tmp_path), dtype=Dtype.INT8, device="null:5", context=64
+    )
+    with pytest.raises(CannotStartError) as raised:
+        load_engine(settings)
+    assert str(raised.value) == (
+        "COPYDESK_INFERENCE_DTYPE: 'int8'; expected auto, bfloat16 or float32 on null:5: int8 is for processors"
+    )
+
+
+def test_kernels_that_there_are_not_are_told_by_the_name_of_their_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPYDESK_INT8_KERNELS", "abacus")
+    settings = InferenceSettings(model_dir=write_tiny_model(tmp_path), dtype=Dtype.INT8, context=64)
+    with pytest.raises(CannotStartError) as raised:
+        load_engine(settings)
+    assert str(raised.value).startswith("COPYDESK_INT8_KERNELS: 'abacus'; expected ")

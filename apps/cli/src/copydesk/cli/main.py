@@ -222,13 +222,15 @@ def model_root() -> None:
 def prepare(
     json: Annotated[bool, typer.Option("--json", help="Progress and result as JSON, one object a line.")] = False,
 ) -> None:
-    """Prepare the default model, and print its directory and digest.
+    """Prepare the default model, and print its directory (its digest goes to stderr).
 
     It is made from its base and its adapter once, and kept in ~/.cache/copydesk (or COPYDESK_CACHE_DIR).
 
     [bold]Examples[/]
 
       copydesk model prepare
+
+      MODEL_DIR=$(copydesk model prepare)
 
       copydesk model prepare --json | tail -n 1 | jq -r .directory
     """

@@ -10,7 +10,10 @@ and calls `load_settings(EdsSettings)` first thing in its main.
 
 from __future__ import annotations
 
+import difflib
+import os
 import sys
+from collections.abc import Mapping
 from typing import TypeVar, get_args
 
 from pydantic import SecretBytes, SecretStr, ValidationError
@@ -32,12 +35,17 @@ class ServiceSettings(BaseSettings):
 S = TypeVar("S", bound=ServiceSettings)
 
 
-def load_settings(cls: type[S], **overrides: object) -> S:
+def load_settings(cls: type[S], *, warn: bool = True, **overrides: object) -> S:
     """Read and check the settings; `overrides` (by field name) win over the environment.
+
+    A variable that has the service's prefix but is none of its settings is misspelt, most likely: unless `warn` is
+    false (in a process whose parent has said so already), a line on standard error says that it is ignored.
 
     If any value is bad, say for each which variable it is, what it holds and what was expected, on standard error,
     and raise `SystemExit(2)`. Values of secrets are not shown.
     """
+    for line in unknown_settings(cls, os.environ) if warn else ():
+        print(line, file=sys.stderr)
     try:
         return cls(**overrides)
     except ValidationError as error:
@@ -52,6 +60,25 @@ def load_settings(cls: type[S], **overrides: object) -> S:
 def variable_name(cls: type[ServiceSettings], field: str) -> str:
     """Return the environment variable that `field` is read from."""
     return f"{cls.model_config.get('env_prefix', '')}{field}".upper()
+
+
+def unknown_settings(cls: type[ServiceSettings], environ: Mapping[str, str]) -> list[str]:
+    """Return a line for each variable that is set and starts with the service's prefix, but is no setting of it.
+
+    Values are not shown: what was meant may be a secret. A class without a prefix knows no strangers.
+    """
+    prefix = str(cls.model_config.get("env_prefix", "")).upper()
+    if not prefix:
+        return []
+    keys = [variable_name(cls, field).removeprefix(prefix) for field in cls.model_fields]
+    ours = sorted(name for name, value in environ.items() if value and name.upper().startswith(prefix))
+    return [_unknown(name, prefix, keys) for name in ours if name.upper().removeprefix(prefix) not in keys]
+
+
+def _unknown(variable: str, prefix: str, keys: list[str]) -> str:
+    closest = difflib.get_close_matches(variable.upper().removeprefix(prefix), keys, n=1)
+    advice = f"; did you mean {prefix}{closest[0]}?" if closest else ""
+    return f"{variable} is ignored, since there is no such setting (unknown_setting){advice}"
 
 
 def _complaint(cls: type[ServiceSettings], detail: ErrorDetails) -> str:

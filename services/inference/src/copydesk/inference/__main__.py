@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
     if options.role is not None:
         die_with_parent(options.parent, signum=signal.SIGKILL)
-    settings = load_settings(InferenceSettings)
+    settings = load_settings(InferenceSettings, warn=options.role is None)
     configure_logging(f"inference.{options.name}" if options.role else "inference", level=settings.log_level.value)
     setproctitle(f"copydesk {options.name if options.role else 'pod'} {settings.model}")
     if options.role is None:

@@ -6,6 +6,7 @@ as long as the fleet, stays small and single-threaded.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,7 +56,10 @@ class PreparedModel:
 
 
 def prepare(*, as_json: bool) -> int:
-    """Prepare the default model, and print where it is; returns the exit code."""
+    """Prepare the default model, and print where it is; returns the exit code.
+
+    The directory alone goes to stdout, so that a shell can take it; the digest goes to stderr.
+    """
     if as_json:
         return _prepare_here()
     try:
@@ -63,7 +67,8 @@ def prepare(*, as_json: bool) -> int:
     except PreparationError as error:
         terminal.say_error(str(error))
         return PreparationError.exit_code
-    terminal.write_line(f"{model.directory}\n{model.digest}".encode())
+    terminal.write_line(os.fsencode(model.directory))
+    terminal.stderr().print(f"digest {model.digest}", soft_wrap=True)
     return 0
 
 

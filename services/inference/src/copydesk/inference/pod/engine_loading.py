@@ -8,6 +8,9 @@ from copydesk.inference.engine import Engine
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.settings import Draft, InferenceSettings
 
+_SETTINGS = {"precision": "DTYPE", "kernels": "COPYDESK_INT8_KERNELS"}
+"""The settings that are called otherwise than the engine's options."""
+
 
 def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
     """Load the engine that the settings describe; return it and the digest of its weights.
@@ -41,7 +44,8 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
         digest = read_digest(settings.model_dir)
         return open_engine(settings.model_dir, options), digest
     except InvalidOptionError as error:
-        raise CannotStartError(error.option.upper(), f"{error.value!r}; expected {error.expected}") from error
+        setting = _SETTINGS.get(error.option, error.option.upper())
+        raise CannotStartError(setting, f"{error.value!r}; expected {error.expected}") from error
     except (ModelError, CheckpointError, OSError) as error:
         raise CannotStartError("MODEL_DIR", str(error)) from error
     except (MemoryError, RuntimeError) as error:

@@ -9,12 +9,16 @@ from copydesk.inference.settings import ENVIRONMENT_PREFIX
 
 
 class CannotStartError(CopydeskError):
-    """A pod or a part of it that would fail in the same way again; `setting` is what to change."""
+    """A pod or a part of it that would fail in the same way again; `setting` is what to change.
+
+    A variable that is not one of the pod's settings is named in full, from `COPYDESK_` on.
+    """
 
     def __init__(self, setting: str, reason: str) -> None:
         self.setting = setting
         self.reason = " ".join(reason.split())
-        super().__init__(f"{ENVIRONMENT_PREFIX}{setting}: {self.reason}")
+        prefix = "" if setting.startswith("COPYDESK_") else ENVIRONMENT_PREFIX
+        super().__init__(f"{prefix}{setting}: {self.reason}")
 
 
 class FailureNote:

@@ -24,7 +24,7 @@ from copydesk.inference.pod.lifecycle import (
 from copydesk.inference.pod.vigil import UNTIMED, SilentError, Vigil
 
 _log = get_logger(__name__)
-_STARTING_INTERVAL = 0.05
+_RETRY_INTERVAL = 0.05
 
 
 class PermanentFailureError(CopydeskError):
@@ -164,13 +164,18 @@ class Keeper:
         patience, answered = self.spec.patience, False
         vigil = Vigil(patience.answer)
         try:
-            while not is_hung(patience, answered=answered, silent=vigil.silent):
+            while True:
                 try:
                     self._heard(await vigil.attend(self._ask(), patience.limit(answered=answered)))
-                    answered = True
                 except (RpcError, SilentError) as error:
                     _log.debug("child_silent", child=self.spec.name, error=str(error))
-                await vigil.pause(self._interval if answered else min(self._interval, _STARTING_INTERVAL))
+                    if is_hung(patience, answered=answered, silent=vigil.silent):
+                        break
+                    await vigil.pause(min(self._interval, _RETRY_INTERVAL))
+                else:
+                    answered = True
+                    # Nobody asks meanwhile, so it is no silence of the child's, however long.
+                    await asyncio.sleep(self._interval)
             _log.error("child_killed", child=self.spec.name, reason="left pings unanswered")
             kill(process)
         finally:

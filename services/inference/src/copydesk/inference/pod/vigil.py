@@ -58,7 +58,7 @@ class Vigil:
         return answer
 
     async def pause(self, seconds: float) -> None:
-        """Let `seconds` of silence pass."""
+        """Let `seconds` of silence pass, after a sign that did not come."""
         began = self._clock()
         await asyncio.sleep(seconds)
         self._count(began, seconds)

@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copydesk.common.rpc.frames import Priority
 from copydesk.common.telemetry import get_logger
@@ -23,6 +23,9 @@ from copydesk.inference.engine.native.generation import room_in_cache
 from copydesk.inference.engine.native.int8.decoder import PORTABLE, Int8Decoder, best_kernels
 from copydesk.inference.engine.native.null_runner import NullRunner
 from copydesk.inference.engine.native.precision import Precision, torch_dtype
+
+if TYPE_CHECKING:
+    import torch
 
 _log = get_logger(__name__)
 
@@ -102,7 +105,8 @@ def _library(options: NativeOptions) -> ctypes.CDLL | None:
 
 def _precision(options: NativeOptions, library: ctypes.CDLL | None) -> Precision:
     if options.precision is Precision.INT8 and options.device != "cpu":
-        raise InvalidOptionError("precision", "int8", f"another on {options.device}: it is for processors")
+        others = "auto, bfloat16 or float32"
+        raise InvalidOptionError("precision", "int8", f"{others} on {options.device}: int8 is for processors")
     if options.precision is not Precision.AUTO or options.device != "cpu" or library is None:
         return options.precision
     return Precision.AUTO if best_kernels(library) == PORTABLE else Precision.INT8
@@ -166,7 +170,7 @@ def _torch(
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
+    device = _torch_device(options.device)
     runner = TorchRunner(
         directory,
         config,
@@ -178,6 +182,21 @@ def _torch(
     if library is None:
         return runner, RunnerDevice(runner, config.vocabulary)
     return runner, TorchDevice(library, runner)
+
+
+def _torch_device(name: str) -> torch.device:
+    import torch
+
+    expected = "a device that torch finds here"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidOptionError("device", name, expected) from error
+    if device.type != "cuda":
+        return device
+    if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidOptionError("device", name, expected)
+    return device
 
 
 def _check(options: NativeOptions, config: ModelConfig) -> None:
