@@ -97,7 +97,7 @@ async def test_it_fits_a_phone(newsroom: Newsroom) -> None:
 
 
 async def test_an_ejected_pod_says_why_and_for_how_long(newsroom: Newsroom) -> None:
-    await newsroom.open_fleet(eject_failures=1, eject_ms=60_000, retry_floor=1000)
+    await newsroom.open_fleet(eject_failures=1, eject_ms=60_000, retry_floor=1000, slow_start_ms=0)
     broken = await FakePod("p2", "crash").start()
     try:
         newsroom.discovery.announce(newsroom.pod.endpoint(), broken.endpoint())
