@@ -9,7 +9,7 @@ import msgspec
 
 from copydesk.gateway.correction import CorrectedText, Correction
 from copydesk.gateway.faults import ApiError
-from copydesk.gateway.http.exchange import Exchange
+from copydesk.gateway.http.exchange import Exchange, header
 from copydesk.gateway.schemas import CorrectedText as CorrectedTextBody
 from copydesk.gateway.schemas import EditBody, SkippedBody, TextAnswer, TextsAnswer, Usage
 from copydesk.gateway.service import Gateway
@@ -40,13 +40,13 @@ class Correct:
     def __call__(self, exchange: Exchange) -> None:
         """Start a correction. Raises `ApiError` for a request that is wrong."""
         started = perf_counter()
-        allowed_ms = parse_deadline(_header(exchange, _DEADLINE), self._deadline_ms, self._limits)
+        allowed_ms = parse_deadline(header(exchange, _DEADLINE), self._deadline_ms, self._limits)
         task = parse_task(exchange.body, self._limits, self._model)
         run = self._corrector.submit(
             task.texts,
             exchange.arrived + allowed_ms / 1000,
             partial(self._answer, exchange, task, started),
-            priority=parse_priority(_header(exchange, _PRIORITY), task.priority),
+            priority=parse_priority(header(exchange, _PRIORITY), task.priority),
         )
         exchange.on_gone = run.cancel
 
@@ -56,11 +56,6 @@ class Correct:
             return
         latency_ms = round((perf_counter() - started) * 1000, 3)
         exchange.respond(_encode(_body(task, outcome, exchange.request_id, self._model, latency_ms)))
-
-
-def _header(exchange: Exchange, name: bytes) -> str | None:
-    value = exchange.headers.get(name)
-    return None if value is None else value.decode("latin-1")
 
 
 def _body(task: Task, done: Correction, request_id: str, model: str, latency_ms: float) -> msgspec.Struct:

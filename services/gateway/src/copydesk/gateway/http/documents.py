@@ -10,6 +10,7 @@ from copydesk.gateway.http import openai_documents
 from copydesk.gateway.http.openai_documents import SCHEMAS as OPENAI_SCHEMAS
 from copydesk.gateway.languagetool.documents import SCHEMAS as LANGUAGETOOL_SCHEMAS
 from copydesk.gateway.limits import Limits
+from copydesk.gateway.openapi import REFERENCE, Arguments, json_answer, reference, request_headers
 from copydesk.gateway.schemas import (
     CorrectRequest,
     ErrorBody,
@@ -20,11 +21,7 @@ from copydesk.gateway.schemas import (
     TextAnswer,
     TextsAnswer,
 )
-from copydesk.gateway.validation import DEADLINE_HEADER, MOST_MS, PRIORITY_HEADER
-
-Arguments = dict[str, Any]
-
-_REF = "#/components/schemas/{name}"
+from copydesk.gateway.validation import MOST_MS
 
 _ERRORS = {
     400: "The request is wrong; `code`, `param` and `limit` say how.",
@@ -45,7 +42,7 @@ def components(limits: Limits) -> dict[str, Any]:
     """Return the schemas of every body, the limits in force included."""
     own = (CorrectRequest, TextAnswer, TextsAnswer, ErrorBody, ModelList, Health, FleetBody, FleetHistory)
     types = (*own, *LANGUAGETOOL_SCHEMAS, *OPENAI_SCHEMAS)
-    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    _, schemas = msgspec.json.schema_components(types, ref_template=REFERENCE)
     request = schemas["CorrectRequest"]
     request["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
     request["properties"]["text"] |= {"minLength": 1, "maxLength": limits.characters}
@@ -68,38 +65,22 @@ def correct(limits: Limits) -> Arguments:
         "summary": "Correct text",
         "description": description,
         "responses": {
-            200: _json("Corrected.", {"oneOf": [_reference(TextAnswer), _reference(TextsAnswer)]}),
+            200: json_answer("Corrected.", {"oneOf": [reference(TextAnswer), reference(TextsAnswer)]}),
             **_errors(*_ERRORS),
         },
         "openapi_extra": {
             "requestBody": {
                 "required": True,
-                "content": {"application/json": {"schema": _reference(CorrectRequest)}},
+                "content": {"application/json": {"schema": reference(CorrectRequest)}},
             },
-            "parameters": [
-                _header(
-                    DEADLINE_HEADER,
-                    "Milliseconds that the answer may take; later it is of no use.",
-                    {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms},
-                ),
-                _header(
-                    PRIORITY_HEADER,
-                    "Which work waits for which; the field `priority` goes before it.",
-                    {"type": "string", "enum": ["interactive", "batch"]},
-                ),
-                _header(
-                    "X-Request-Id",
-                    "Printable, at most 128 characters; returned, and in every log line. Made up if it is not.",
-                    {"type": "string", "maxLength": 128},
-                ),
-            ],
+            "parameters": request_headers("Milliseconds that the answer may take; later it is of no use.", limits),
         },
     }
 
 
 def answer(summary: str, description: str, body: type[msgspec.Struct]) -> Arguments:
     """A route that answers with `body`."""
-    return {"summary": summary, "description": description, "responses": {200: _json("OK", _reference(body))}}
+    return {"summary": summary, "description": description, "responses": {200: json_answer("OK", reference(body))}}
 
 
 def fleet() -> Arguments:
@@ -122,7 +103,7 @@ def history() -> Arguments:
 def readiness() -> Arguments:
     """The route that tells whether requests can be served."""
     arguments = answer("Readiness", "Whether a pod is ready to work.", Health)
-    arguments["responses"][503] = _json("No pod is ready, or the gateway is stopping.", _reference(Health))
+    arguments["responses"][503] = json_answer("No pod is ready, or the gateway is stopping.", reference(Health))
     return arguments
 
 
@@ -137,16 +118,4 @@ def metrics() -> Arguments:
 
 
 def _errors(*statuses: int) -> dict[int | str, Any]:
-    return {status: _json(_ERRORS[status], _reference(ErrorBody)) for status in statuses}
-
-
-def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _reference(body: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"$ref": _REF.format(name=body.__name__)}
-
-
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+    return {status: json_answer(_ERRORS[status], reference(ErrorBody)) for status in statuses}

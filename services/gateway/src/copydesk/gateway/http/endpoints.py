@@ -14,6 +14,7 @@ from copydesk.gateway.http.exchange import Handler
 from copydesk.gateway.http.traced import traced
 from copydesk.gateway.openai.handler import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openai.handler import handlers as openai_handlers
+from copydesk.gateway.openapi import Arguments
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings
 
@@ -24,7 +25,7 @@ class Endpoint:
 
     path: str
     handler: Handler
-    document: documents.Arguments
+    document: Arguments
 
 
 def endpoints(gateway: Gateway) -> list[Endpoint]:

@@ -54,3 +54,9 @@ class Exchange(Protocol):
 
 Handler = Callable[[Exchange], None]
 """Takes a request; returns at once, answers now or later. What it raises becomes a 500, an `ApiError` its body."""
+
+
+def header(exchange: Exchange, name: bytes) -> str | None:
+    """Return a header of a request by its lower-case name, None where it has none."""
+    value = exchange.headers.get(name)
+    return None if value is None else value.decode("latin-1")

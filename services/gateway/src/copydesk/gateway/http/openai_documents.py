@@ -14,15 +14,11 @@ from copydesk.gateway.openai.schemas import (
     Completion,
     CompletionRequest,
 )
+from copydesk.gateway.openapi import Arguments, reference, request_headers
 from copydesk.gateway.schemas import ErrorBody, ModelBody
-from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER
 
 SCHEMAS = (CompletionRequest, Completion, ChatRequest, ChatCompletion, ChatCompletionChunk)
 """The bodies of these routes."""
-
-Arguments = dict[str, Any]
-
-_REF = "#/components/schemas/{name}"
 
 _ERRORS = {
     400: "The request is wrong, or asks for what is not supported; `code`, `param` and `limit` say how.",
@@ -112,29 +108,9 @@ def _generation(
         },
         "openapi_extra": {
             "requestBody": {"required": True, "content": _content({"application/json": request})},
-            "parameters": _headers(limits),
+            "parameters": request_headers("Milliseconds that the whole answer may take.", limits),
         },
     }
-
-
-def _headers(limits: Limits) -> list[dict[str, Any]]:
-    return [
-        _header(
-            DEADLINE_HEADER,
-            "Milliseconds that the whole answer may take.",
-            {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms},
-        ),
-        _header(
-            PRIORITY_HEADER,
-            "Which work waits for which; the field `priority` goes before it.",
-            {"type": "string", "enum": ["interactive", "batch"]},
-        ),
-        _header(
-            "X-Request-Id",
-            "Printable, at most 128 characters; returned, and in every log line. Made up if it is not.",
-            {"type": "string", "maxLength": 128},
-        ),
-    ]
 
 
 def _answer(description: str, bodies: dict[str, type[msgspec.Struct]]) -> dict[str, Any]:
@@ -143,7 +119,7 @@ def _answer(description: str, bodies: dict[str, type[msgspec.Struct]]) -> dict[s
 
 def _event(part: type[msgspec.Struct]) -> dict[str, Any]:
     """One event of a stream, as OpenAPI 3.1 describes them: its data is a text, mostly of JSON."""
-    schema = {"anyOf": [{"$ref": _REF.format(name=body.__name__)} for body in (part, ErrorBody)]}
+    schema = {"anyOf": [reference(body) for body in (part, ErrorBody)]}
     json = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
     data = {
         "description": "A part of the text; `[DONE]` at the end; the error, where one ends it.",
@@ -153,8 +129,4 @@ def _event(part: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _content(bodies: dict[str, type[msgspec.Struct]]) -> dict[str, Any]:
-    return {kind: {"schema": {"$ref": _REF.format(name=body.__name__)}} for kind, body in bodies.items()}
-
-
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+    return {kind: {"schema": reference(body)} for kind, body in bodies.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from copydesk.common.tracing import Span, tracing
 from copydesk.gateway.faults import ApiError
-from copydesk.gateway.http.exchange import Exchange, Handler, Headers
+from copydesk.gateway.http.exchange import Exchange, Handler, Headers, header
 
 
 def traced(handler: Handler) -> Handler:
@@ -15,7 +15,9 @@ def traced(handler: Handler) -> Handler:
         return handler
 
     def handle(exchange: Exchange) -> None:
-        span = tracing.start(f"POST {exchange.path}", _traceparent(exchange), request_id=exchange.request_id)
+        span = tracing.start(
+            f"POST {exchange.path}", header(exchange, b"traceparent") or "", request_id=exchange.request_id
+        )
         if span is None:
             handler(exchange)
             return
@@ -83,7 +85,3 @@ class TracedExchange:
         self.ended("client_gone")
         if self.on_gone is not None:
             self.on_gone()
-
-
-def _traceparent(exchange: Exchange) -> str:
-    return exchange.headers.get(b"traceparent", b"").decode("latin-1")

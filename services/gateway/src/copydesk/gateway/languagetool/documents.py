@@ -8,12 +8,17 @@ import msgspec
 
 from copydesk.gateway.languagetool.schemas import CheckableLanguage, CheckAnswer, CheckForm, SoftwareInfo
 from copydesk.gateway.limits import Limits
-from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER
+from copydesk.gateway.openapi import (
+    Arguments,
+    deadline_header,
+    json_answer,
+    priority_header,
+    reference,
+)
 
 SCHEMAS = (CheckForm, CheckAnswer, CheckableLanguage, SoftwareInfo)
 """The bodies of these routes."""
 
-_REF = "#/components/schemas/{name}"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _CHECK_ERRORS = {
     400: "The request is wrong.",
@@ -27,12 +32,10 @@ _CHECK_ERRORS = {
     504: "The deadline passed.",
 }
 
-Arguments = dict[str, Any]
-
 
 def check(limits: Limits) -> Arguments:
     """The route of a check, by POST."""
-    form = {"application/x-www-form-urlencoded": {"schema": {"$ref": _REF.format(name=CheckForm.__name__)}}}
+    form = {"application/x-www-form-urlencoded": {"schema": reference(CheckForm)}}
     body = {"required": True, "content": form}
     return _check(limits) | {"openapi_extra": {"requestBody": body, "parameters": _headers(limits)}}
 
@@ -44,11 +47,11 @@ def check_by_query(limits: Limits) -> Arguments:
 
 def languages() -> Arguments:
     """The route of the languages."""
-    schema = {"type": "array", "items": {"$ref": _REF.format(name=CheckableLanguage.__name__)}}
+    schema = {"type": "array", "items": reference(CheckableLanguage)}
     return {
         "summary": "Languages",
         "description": "What `language` of a check may be, besides `auto`.",
-        "responses": {200: _json(schema)},
+        "responses": {200: json_answer("OK", schema)},
     }
 
 
@@ -57,7 +60,7 @@ def info() -> Arguments:
     return {
         "summary": "Software",
         "description": "What answers here, and its version.",
-        "responses": {200: _json({"$ref": _REF.format(name=SoftwareInfo.__name__)})},
+        "responses": {200: json_answer("OK", reference(SoftwareInfo))},
     }
 
 
@@ -79,22 +82,20 @@ def _check(limits: Limits) -> Arguments:
         "Offsets count UTF-16 code units; putting the first replacement of every match in its place gives the "
         f"corrected text. At most {limits.characters} characters of text and {limits.body_bytes} bytes."
     )
-    schema = {"$ref": _REF.format(name=CheckAnswer.__name__)}
+    schema = reference(CheckAnswer)
     errors = {status: {"description": said, "content": _TEXT} for status, said in _CHECK_ERRORS.items()}
-    return {"summary": "Check a text", "description": description, "responses": {200: _json(schema), **errors}}
+    return {
+        "summary": "Check a text",
+        "description": description,
+        "responses": {200: json_answer("OK", schema), **errors},
+    }
 
 
 def _headers(limits: Limits) -> list[dict[str, Any]]:
-    milliseconds = {"type": "integer", "minimum": 1, "maximum": limits.max_deadline_ms}
-    priority = {"type": "string", "enum": ["interactive", "batch"]}
     return [
-        _header(DEADLINE_HEADER, "Milliseconds that the answer may take.", milliseconds),
-        _header(PRIORITY_HEADER, "Which work waits for which.", priority),
+        deadline_header("Milliseconds that the answer may take.", limits),
+        priority_header("Which work waits for which."),
     ]
-
-
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
 def _query() -> list[dict[str, Any]]:
@@ -117,7 +118,3 @@ def _plain(summary: str, description: str) -> Arguments:
         "description": description,
         "responses": {200: {"description": "OK", "content": _TEXT}},
     }
-
-
-def _json(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": "OK", "content": {"application/json": {"schema": schema}}}

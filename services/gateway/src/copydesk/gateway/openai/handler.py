@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from copydesk.gateway.http.exchange import Exchange, Handler
+from copydesk.gateway.http.exchange import Exchange, Handler, header
 from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Form, Heading
 from copydesk.gateway.openai.run import Reply, Run
 from copydesk.gateway.openai.streaming import StreamedReply
@@ -51,14 +51,14 @@ class Endpoint:
     def __call__(self, exchange: Exchange) -> None:
         """Start a request. Raises `ApiError` for one that is wrong."""
         settings = self._gateway.settings
-        allowed_ms = parse_deadline(_header(exchange, _DEADLINE), settings.deadline_ms, self._limits)
+        allowed_ms = parse_deadline(header(exchange, _DEADLINE), settings.deadline_ms, self._limits)
         job = self._parse(exchange.body, settings.model)
         run = Run(
             self._gateway.dispatcher,
             job,
             self._reply(exchange, job),
             deadline=exchange.arrived + allowed_ms / 1000,
-            priority=parse_priority(_header(exchange, _PRIORITY), job.priority),
+            priority=parse_priority(header(exchange, _PRIORITY), job.priority),
             concurrency=settings.request_concurrency,
             request_id=exchange.request_id,
         )
@@ -71,8 +71,3 @@ class Endpoint:
         if job.stream:
             return StreamedReply(exchange, self._form, heading, include_usage=job.include_usage)
         return WholeReply(exchange, self._form, heading)
-
-
-def _header(exchange: Exchange, name: bytes) -> str | None:
-    value = exchange.headers.get(name)
-    return None if value is None else value.decode("latin-1")
