@@ -1,0 +1,1 @@
+"""What the compiled module holds; its sources are in `csrc`."""
