@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from copydesk.common.compiled.cache_folder import CACHE_VARIABLE
+from copydesk.common.cache_folder import CACHE_VARIABLE
 from copydesk.common.compiled.errors import CompiledLibraryError
 
 COMPILER_VARIABLE = "CXX"

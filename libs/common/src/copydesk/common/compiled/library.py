@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from copydesk.common.compiled.cache_folder import CACHE_VARIABLE, cache_folder
+from copydesk.common.cache_folder import CACHE_VARIABLE, cache_folder
 from copydesk.common.compiled.compiler import find_compiler, run_compiler
 from copydesk.common.compiled.errors import CompiledLibraryError
 from copydesk.common.telemetry import get_logger

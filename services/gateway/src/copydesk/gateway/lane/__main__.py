@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from copydesk.common.compiled import CompiledLibraryError
-from copydesk.common.telemetry import configure_logging
+from copydesk.common.compiled import build_ahead
 from copydesk.gateway.lane.native import build_native
 
-
-def main() -> int:
-    """Build; return the exit code."""
-    configure_logging("build")
-    try:
-        print(build_native())
-    except CompiledLibraryError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build_ahead(build_native))

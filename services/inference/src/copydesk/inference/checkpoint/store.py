@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from copydesk.inference.cache_folder import cache_folder
+from copydesk.common.cache_folder import cache_folder
 from copydesk.inference.checkpoint.errors import CacheFullError, CacheUnusableError, CorruptCheckpointError
 from copydesk.inference.checkpoint.manifest import check_contents, describe, write_manifest
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from copydesk.common.cache_folder import cache_folder
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.cache_folder import cache_folder
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.errors import InvalidOptionError, UnsupportedModelError
