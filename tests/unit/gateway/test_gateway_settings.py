@@ -21,7 +21,14 @@ def test_the_environment_is_read_under_its_prefix(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PORT", "http"), ("PORT", "70000"), ("MODEL", "a.b"), ("LOG_LEVEL", "loud"), ("DEADLINE_MS", "0")],
+    [
+        ("PORT", "http"),
+        ("PORT", "70000"),
+        ("MODEL", "a.b"),
+        ("LOG_LEVEL", "loud"),
+        ("CORE", "c"),
+        ("DEADLINE_MS", "0"),
+    ],
 )
 def test_a_bad_value_is_named_and_ends_the_process(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,7 @@ from copydesk.common.messages import subject_token
 from copydesk.common.settings import ServiceSettings, variable_name
 from copydesk.gateway.balancing import Balancing
 from copydesk.gateway.keys import KeyLimits
+from copydesk.gateway.lane.native import Core
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.redis_link import redis_url as usable_redis_url
 from copydesk.routing import OutlierRules
@@ -43,6 +44,14 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         default="info",
         description="least severe log line written; info shows changes of the fleet, not each request",
+    )
+    core: Core = Field(
+        default="auto",
+        description=(
+            "what serves the requests that come most often: auto, compiled or python. auto: the compiled module "
+            "where there is one or it can be built, since it takes far less of the processor, else Python; "
+            "compiled refuses to start without it; python is for comparison"
+        ),
     )
 
     deadline_ms: int = Field(

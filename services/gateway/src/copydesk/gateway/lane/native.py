@@ -5,11 +5,17 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
-from copydesk.common.compiled import build, extension, library_folder, load_extension
+from copydesk.common.compiled import CompiledLibraryError, build, extension, library_folder, load_extension
+from copydesk.common.telemetry import get_logger
 
+Core = Literal["auto", "compiled", "python"]
+
+_log = get_logger(__name__)
 MODULE = "copydesk.gateway.lane._native"
-LIBRARY = extension(MODULE, Path(__file__).parent / "csrc", "set COPYDESK_GATEWAY_CORE=python")
+OTHERWISE = "set COPYDESK_GATEWAY_CORE=python"
+LIBRARY = extension(MODULE, Path(__file__).parent / "csrc", OTHERWISE)
 
 
 def build_native() -> Path:
@@ -32,3 +38,20 @@ def load_native() -> ModuleType:
         CompiledLibraryError: as for `build_native`, or Python does not take the module.
     """
     return load_extension(MODULE, LIBRARY, library_folder())
+
+
+def open_native(core: Core) -> ModuleType | None:
+    """Return the module, or None where Python is to serve: it was asked for, or is what is left to `auto`.
+
+    Raises:
+        CompiledLibraryError: `core` is compiled, and the module is not to be had.
+    """
+    if core == "python":
+        return None
+    try:
+        return load_native()
+    except CompiledLibraryError as error:
+        if core == "compiled":
+            raise
+        _log.warning("compiled_lane_missing", reason=error.reason, advice=error.advice)
+        return None
