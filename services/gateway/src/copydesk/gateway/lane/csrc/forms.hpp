@@ -1,8 +1,8 @@
-#pragma once
 // From the body of a plain request to the task that a pod is given, and from a pod's answer to the body of the
 // response: what copydesk.gateway.openai.validation and .forms do, byte for byte, for the requests of nearly all
 // clients. Whatever is not plain is refused here and decided in Python, so that nothing has to be known here about
 // what is wrong with a request.
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -10,8 +10,8 @@
 namespace copydesk {
 
 struct Bytes {
-    const char* data;
-    std::size_t size;
+  const char* data;
+  std::size_t size;
 };
 
 // The payload of a plain request (msgpack, copydesk.common.tasks.GenerateText), appended to `payload`. `model` is the
@@ -22,10 +22,10 @@ bool chat_task(Bytes body, Bytes model, std::string& payload);
 // What an answer repeats. `created` is in Unix seconds; `model_json` and `digest_json` are JSON strings with their
 // quotes. Of size 0, `digest_json` stands for a pod that does not tell its weights.
 struct Heading {
-    Bytes request_id;
-    long long created;
-    Bytes model_json;
-    Bytes digest_json;
+  Bytes request_id;
+  long long created;
+  Bytes model_json;
+  Bytes digest_json;
 };
 
 // The JSON body of an answer, made of a pod's payload (msgpack, copydesk.common.tasks.GeneratedText), appended to
