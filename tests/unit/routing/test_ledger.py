@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copydesk.routing import Ending, HeardLoad, Ledger, Ticket
+from copydesk.routing import Ending, HeardLoad, Ledger, LedgerRules, Ticket
 
 steps = st.lists(
     st.one_of(
@@ -191,3 +191,42 @@ def test_news_is_expected_only_of_a_pod_that_has_told_nothing_lately() -> None:
     ledger.hear(1, 0, 8, 1.0)
     assert not ledger.expects_news(1.1)
     assert ledger.expects_news(1.3)
+
+
+def test_the_rules_need_no_more_than_their_fields_wherever_these_are_kept() -> None:
+    class Elsewhere:
+        __slots__ = tuple(LedgerRules.__annotations__)
+
+    class OtherLedger(Elsewhere, LedgerRules):
+        __slots__ = ()
+
+    ledgers = OtherLedger(), Ledger()
+    ledgers[0].reset()
+    for ledger in ledgers:
+        ledger.restart(4)
+        ledger.hear(2, 1, 4, 0.0)
+        Ticket(ledger, 0.1).finish(Ending.ANSWERED, 0.2)
+        Ticket(ledger, 0.2).finish(Ending.FAILED, 0.3)
+        Ticket(ledger, 0.3)
+    first, second = ([getattr(ledger, name) for name in LedgerRules.__annotations__] for ledger in ledgers)
+    assert first == second
+    assert all(type(value) in (int, float) for value in first)
+    assert ledgers[0].standing(1.0) == ledgers[1].standing(1.0)
+    assert not hasattr(ledgers[0], "__dict__")
+
+
+def test_a_ticket_for_what_was_counted_before_counts_it_out_once_and_never_in() -> None:
+    ledger = Ledger()
+    Ticket(ledger, 1.0)
+    ticket = Ticket.counted(ledger, 1.0)
+    assert (ledger.in_flight, ledger.requests) == (1, 1)
+    assert ticket.finish(Ending.ANSWERED, 1.5)
+    assert not ticket.finish(Ending.FAILED, 2.0)
+    assert (ledger.in_flight, ledger.requests, ledger.samples, ledger.errors) == (0, 1, 1, 0)
+    assert ledger.latency_ms(1.5) == pytest.approx(500.0)
+    assert ledger.silent(9.0) == 0.0
+
+
+def test_a_time_constant_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="tau"):
+        Ledger(tau=0.0)

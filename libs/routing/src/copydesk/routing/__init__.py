@@ -4,9 +4,8 @@ from copydesk.routing.admission import AdmissionQueue, Pace, PaceMeter, Refusal,
 from copydesk.routing.aperture import Member, aperture, resize
 from copydesk.routing.budget import RetryBudget
 from copydesk.routing.choice import Candidate, choose, choose_near
-from copydesk.routing.ewma import PeakEwma
 from copydesk.routing.freshness import Held, Verdict, hear, judge
-from copydesk.routing.ledger import Ending, HeardLoad, Ledger, Ticket
+from copydesk.routing.ledger import Ending, HeardLoad, Ledger, LedgerRules, Ticket
 from copydesk.routing.outlier import Conduct, Ejection, OutlierRules, Outliers, Reason, Verdicts, usable
 from copydesk.routing.quantile import Quantiles
 from copydesk.routing.score import Standing, better
@@ -21,12 +20,12 @@ __all__ = [
     "HeardLoad",
     "Held",
     "Ledger",
+    "LedgerRules",
     "Member",
     "OutlierRules",
     "Outliers",
     "Pace",
     "PaceMeter",
-    "PeakEwma",
     "Quantiles",
     "Reason",
     "Refusal",

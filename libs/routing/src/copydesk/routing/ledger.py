@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from math import inf
+from typing import Self
 
-from copydesk.routing.ewma import PeakEwma
+from copydesk.routing import ewma
 from copydesk.routing.score import Standing
 
 LOAD_VALID_SECONDS = 3.0
@@ -25,6 +26,9 @@ _SMOOTHING = 0.1
 """The weight of one answer in the mean latency: about the last twenty count."""
 
 _PLAIN = 1.0 / _SMOOTHING
+
+_NONE_HERE: tuple[str, ...] = ()
+"""The slots of rules whose storage a subclass brings. By a name: mypy takes a literal for all that there will be."""
 
 _LATE = 2.0
 """A deadline that passes says something of the pod if it was that many times the pod's mean latency away."""
@@ -63,12 +67,22 @@ class Ticket:
 
     __slots__ = ("_ledger", "_open", "started_at", "timed")
 
-    def __init__(self, ledger: Ledger, now: float, *, timed: bool = True) -> None:
+    def __init__(self, ledger: LedgerRules, now: float, *, timed: bool = True) -> None:
         self._ledger = ledger
         self._open = True
         self.started_at = now
         self.timed = timed
         ledger._start(now, timed)
+
+    @classmethod
+    def counted(cls, ledger: LedgerRules, started_at: float, *, timed: bool = True) -> Self:
+        """Return a ticket for a request that the ledger has counted already, as of the same `timed`."""
+        ticket = cls.__new__(cls)
+        ticket._ledger = ledger
+        ticket._open = True
+        ticket.started_at = started_at
+        ticket.timed = timed
+        return ticket
 
     @property
     def open(self) -> bool:
@@ -84,50 +98,56 @@ class Ticket:
         return True
 
 
-class Ledger:
+class LedgerRules:
     """The account of one pod. Times are monotonic seconds, passed in by the caller.
 
     `failures` counts those in a row, and `samples` the answers in `mean_ms`, the plain mean of recent latencies;
     `answered_at` is when the pod last answered anything. `weight` is what part of a whole pod it counts.
+
+    These are the rules alone. The fields are plain numbers, and a subclass says where they are kept: `Ledger` in
+    slots, another one in memory that is not Python's. Whatever it is, it calls `reset` when it is made.
     """
 
-    __slots__ = (
-        "_awaited",
-        "_capacity",
-        "_full_until",
-        "_heard",
-        "_heard_at",
-        "_latency",
-        "_load_valid",
-        "_queued",
-        "_sent_since_load",
-        "_waiting_since",
-        "answered_at",
-        "errors",
-        "failures",
-        "in_flight",
-        "mean_ms",
-        "requests",
-        "samples",
-        "weight",
-    )
+    __slots__ = _NONE_HERE
 
-    def __init__(self, *, tau: float = 10.0, load_valid: float = LOAD_VALID_SECONDS) -> None:
-        self.in_flight = 0
-        self.requests = 0
-        self.errors = 0
-        self.failures = 0
-        self.samples = 0
+    in_flight: int
+    requests: int
+    errors: int
+    failures: int
+    samples: int
+    mean_ms: float
+    answered_at: float
+    weight: float
+    _awaited: int
+    _capacity: int
+    _full_until: float
+    _heard: int
+    _heard_at: float
+    _latency_at: float
+    _latency_ms: float
+    _load_valid: float
+    _queued: int
+    _sent_since_load: int
+    _tau: float
+    _waiting_since: float
+
+    def reset(self, *, tau: float = ewma.TAU_SECONDS, load_valid: float = LOAD_VALID_SECONDS) -> None:
+        """Begin the account: nothing was sent, heard or seen yet.
+
+        Good news of latency is believed with the time constant `tau`, a load for `load_valid` seconds.
+        """
+        if tau <= 0:
+            raise ValueError(f"tau must be above 0 seconds, not {tau}")
+        self.in_flight = self.requests = self.errors = self.failures = self.samples = 0
         self.mean_ms = 0.0
         self.answered_at = -inf
         self.weight = 1.0
-        self._heard = 0
-        self._queued = 0
+        self._heard = self._queued = self._sent_since_load = 0
         self._heard_at = -inf
-        self._sent_since_load = 0
         self._capacity = 1
         self._load_valid = load_valid
-        self._latency = PeakEwma(tau=tau)
+        self._latency_ms, self._latency_at = ewma.NOTHING
+        self._tau = tau
         self._awaited = 0
         self._full_until = -inf
         self._waiting_since = 0.0
@@ -160,7 +180,7 @@ class Ledger:
 
     def latency_ms(self, now: float) -> float | None:
         """Return the peak-EWMA of latency in milliseconds, failures charged to it; None before the first."""
-        return self._latency.value(now)
+        return ewma.value(self._latency_ms, self._latency_at, now, self._tau)
 
     def outstanding(self, now: float) -> int:
         """Return how many requests the pod has: what it told and what was sent since, or ours where that is more.
@@ -178,7 +198,8 @@ class Ledger:
         outstanding = self.outstanding(now)
         if now < self._full_until and outstanding < FULL * self._capacity:
             outstanding = FULL * self._capacity
-        return (outstanding + 1) / (self._capacity * self.weight), self._latency.value(now)
+        latency_ms = ewma.value(self._latency_ms, self._latency_at, now, self._tau)
+        return (outstanding + 1) / (self._capacity * self.weight), latency_ms
 
     def silent(self, now: float) -> float:
         """Return for how many seconds the pod has had timed requests of ours and said nothing; 0 with none."""
@@ -218,26 +239,61 @@ class Ledger:
             self.errors += 1
             self.failures += 1
             self._waiting_since = now
-            self._latency.observe(self._failure_cost(elapsed_ms, now), now)
+            self._observe(self._failure_cost(elapsed_ms, now), now)
         elif ending is Ending.REFUSED:
             self.speak(now)
         elif timed:
             self._give_up(ending, elapsed_ms, now)
 
+    def _observe(self, elapsed_ms: float, now: float) -> None:
+        self._latency_ms, self._latency_at = ewma.observe(
+            self._latency_ms, self._latency_at, elapsed_ms, now, self._tau
+        )
+
     def _sample(self, elapsed_ms: float, now: float) -> None:
-        self._latency.observe(elapsed_ms, now)
+        self._observe(elapsed_ms, now)
         self.samples += 1
         share = _SMOOTHING if self.samples > _PLAIN else 1.0 / self.samples
         self.mean_ms += share * (elapsed_ms - self.mean_ms)
 
     def _give_up(self, ending: Ending, elapsed_ms: float, now: float) -> None:
         """A request that got no answer may still say that the pod is slower than thought: it had none *yet*."""
-        if elapsed_ms > (self._latency.value(now) or 0.0):
-            self._latency.observe(elapsed_ms, now)
+        if elapsed_ms > (self.latency_ms(now) or 0.0):
+            self._observe(elapsed_ms, now)
         if ending is Ending.EXPIRED and elapsed_ms > _LATE * self.mean_ms:
             self.failures += 1
 
     def _failure_cost(self, elapsed_ms: float, now: float) -> float:
         """Price a failure: a pod that fails in 1 ms must not look fast, and each further failure doubles it."""
-        current = self._latency.value(now) or 0.0
+        current = self.latency_ms(now) or 0.0
         return max(elapsed_ms, min(ERROR_CEILING_MS, max(ERROR_FLOOR_MS, 2.0 * current)))
+
+
+class Ledger(LedgerRules):
+    """An account that is kept in this object."""
+
+    __slots__ = (
+        "_awaited",
+        "_capacity",
+        "_full_until",
+        "_heard",
+        "_heard_at",
+        "_latency_at",
+        "_latency_ms",
+        "_load_valid",
+        "_queued",
+        "_sent_since_load",
+        "_tau",
+        "_waiting_since",
+        "answered_at",
+        "errors",
+        "failures",
+        "in_flight",
+        "mean_ms",
+        "requests",
+        "samples",
+        "weight",
+    )
+
+    def __init__(self, *, tau: float = ewma.TAU_SECONDS, load_valid: float = LOAD_VALID_SECONDS) -> None:
+        self.reset(tau=tau, load_valid=load_valid)
