@@ -1,0 +1,54 @@
+// What a gateway knows of one pod: the numbers of `copydesk.routing.ledger`, which has the rules.
+//
+// A pod's ledger is one object for both: its fields are this structure's, its methods Python's. What the lane does on
+// its own way to a pod and back is here too, and a test compares it with those methods.
+#pragma once
+
+#include "python.hpp"
+
+namespace copydesk {
+
+struct Account {
+  PyObject_HEAD
+  long long in_flight, requests, errors, failures, samples;
+  long long heard, queued, sent_since_load, capacity, awaited;
+  double mean_ms, answered_at, weight, heard_at, load_valid, full_until, waiting_since;
+  double latency_ms, latency_at, tau;
+
+  // A request that says nothing of the pod by how long it takes has been sent.
+  void start() {
+    ++in_flight;
+    ++requests;
+    ++sent_since_load;
+  }
+
+  void hear(long long running, long long waiting, long long places, double now) {
+    heard = running + waiting;
+    queued = waiting;
+    capacity = places > 1 ? places : 1;
+    heard_at = now;
+    sent_since_load = 0;
+  }
+
+  void answered(double now) {
+    --in_flight;
+    answered_at = waiting_since = now;
+    failures = 0;
+  }
+
+  void abandoned() { --in_flight; }
+};
+
+struct Standing {
+  double occupancy;
+  double latency;  // milliseconds; NaN before the first answer
+};
+
+Standing standing(const Account& account, double now);
+
+// Whether `first` should get the next request: see `copydesk.routing.score.better`.
+bool better(const Standing& first, const Standing& second, double ratio);
+
+PyTypeObject* make_account_type();
+
+}  // namespace copydesk

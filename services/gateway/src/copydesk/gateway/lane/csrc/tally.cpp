@@ -1,0 +1,81 @@
+#include "tally.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace copydesk {
+namespace {
+
+constexpr int kSteps = 8, kOffset = 10 * kSteps;
+constexpr double kLeast = 0.001;
+
+template <typename Numbers, typename Convert>
+PyObject* to_list(const Numbers& numbers, Convert convert) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
+  for (std::size_t i = 0; list != nullptr && i < numbers.size(); ++i) {
+    PyObject* number = convert(numbers[i]);
+    if (number == nullptr) {
+      Py_CLEAR(list);
+      break;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), number);
+  }
+  return list;
+}
+
+PyObject* to_tuple(const FormTally& tally) {
+  PyObject* buckets = to_list(tally.buckets, PyLong_FromLongLong);
+  return buckets == nullptr ? nullptr
+                            : Py_BuildValue("LLdN", tally.answered, tally.gone, tally.seconds, buckets);
+}
+
+}  // namespace
+
+int quantile_bucket(double value) {
+  int exponent = 0;
+  const double mantissa = std::frexp(value != 0.0 ? value : kLeast, &exponent);
+  const int index = kOffset + kSteps * exponent + static_cast<int>(2 * kSteps * mantissa) - kSteps;
+  return std::clamp(index, 0, kQuantileBuckets - 1);
+}
+
+Tally::Tally(std::vector<double> bounds) : bounds_(std::move(bounds)) {
+  for (FormTally& tally : forms_) tally.buckets.resize(bounds_.size() + 1);
+}
+
+void Tally::answered(Form form, double seconds) {
+  FormTally& tally = forms_[static_cast<std::size_t>(form)];
+  ++tally.answered;
+  observe(tally, seconds);
+  latencies_[static_cast<std::size_t>(quantile_bucket(seconds * 1000.0))] += 1.0;
+}
+
+void Tally::gone(Form form, double seconds) {
+  FormTally& tally = forms_[static_cast<std::size_t>(form)];
+  ++tally.gone;
+  observe(tally, seconds);
+}
+
+void Tally::observe(FormTally& tally, double seconds) {
+  const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), seconds);
+  ++tally.buckets[static_cast<std::size_t>(bound - bounds_.begin())];
+  tally.seconds += seconds;
+}
+
+PyObject* Tally::drain() {
+  Held latencies = Held::taking(to_list(latencies_, PyFloat_FromDouble));
+  Held forms = Held::taking(PyList_New(0));
+  if (!latencies || !forms) return nullptr;
+  for (const FormTally& tally : forms_) {
+    Held item = Held::taking(to_tuple(tally));
+    if (!item || PyList_Append(forms.get(), item.get()) != 0) return nullptr;
+  }
+  for (FormTally& tally : forms_) {
+    const std::size_t buckets = tally.buckets.size();
+    tally = FormTally{};
+    tally.buckets.resize(buckets);
+  }
+  latencies_.fill(0.0);
+  return PyTuple_Pack(2, forms.get(), latencies.get());
+}
+
+}  // namespace copydesk
