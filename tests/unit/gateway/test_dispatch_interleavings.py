@@ -100,6 +100,7 @@ class World:
         assert sum(pod.ledger.in_flight for pod in pods) == len(self.calls())
         unfinished = [n for n, outcome in enumerate(self.outcomes) if not outcome and n not in self.cancelled]
         gate = self.gateway.dispatcher.gate
+        assert gate.places.waiting == len(gate.queue)
         assert 0 <= gate.underway <= len(unfinished)
         assert gate.underway + len(gate.queue) <= len(unfinished)
         for number, outcome in enumerate(self.outcomes):

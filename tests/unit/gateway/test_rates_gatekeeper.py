@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.gateway.access import Gatekeeper, Release
+from copydesk.gateway.cells import Cell
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.keys import KeyLimits, KeyRing
 from copydesk.gateway.rates import ClosedMeter, LocalMeter, OnRuling, Rate
@@ -214,7 +215,7 @@ async def test_a_visit_that_is_cancelled_while_it_waits_is_not_counted() -> None
 
 def test_states_that_say_nothing_any_more_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("copydesk.gateway.rates.meters.PRUNE_AT", 10)
+    monkeypatch.setattr("copydesk.gateway.cells.PRUNE_AT", 10)
     meter = LocalMeter(clock)
     rulings: list[ApiError | None] = []
     for number in range(1000):
@@ -222,3 +223,72 @@ def test_states_that_say_nothing_any_more_are_dropped(monkeypatch: pytest.Monkey
         meter.spend(f"client-{number}", Rate.of(10, 1), rulings.append)
     assert rulings == [None] * 1000
     assert len(meter) <= 11
+
+
+def test_a_clients_cells_stay_its_own_and_count_for_whoever_holds_them() -> None:
+    clock = Clock()
+    meter = LocalMeter(clock)
+    gatekeeper = Gatekeeper(meter)
+    gatekeeper.use(ring(requests_per_second=1, burst=1, concurrency=1))
+    inside, due = gatekeeper.inside_cell("web"), meter.due_cell("web")
+    assert (inside.value, due.value) == (0, 0)
+    inside.value += 1
+    assert Visitor(gatekeeper).told == ["too_many_concurrent"]
+    inside.value -= 1
+    visitor = Visitor(gatekeeper)
+    assert (visitor.told, inside.value) == (["in"], 1)
+    assert due.value > clock() * 1_000_000
+    visitor.release()
+    assert (inside.value, gatekeeper.inside_cell("web"), meter.due_cell("web")) == (0, inside, due)
+    assert gatekeeper.meter is meter
+
+
+def test_cells_of_clients_with_nobody_inside_are_dropped_and_those_who_hold_any_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copydesk.gateway.cells.PRUNE_AT", 10)
+    made: list[Cell] = []
+
+    def new_cell() -> Cell:
+        made.append(Cell())
+        return made[-1]
+
+    gatekeeper = Gatekeeper(ClosedMeter(), KeyLimits(concurrency=3), new_cell=new_cell)
+    pruned: list[int] = []
+    gatekeeper.on_prune = lambda: pruned.append(len(made))
+    busy = [Visitor(gatekeeper, f"busy-{number}") for number in range(3)]
+    for number in range(7):
+        Visitor(gatekeeper, f"client-{number}").release()
+    assert (len(made), pruned) == (10, [])
+    Visitor(gatekeeper, "one-more")
+    assert (len(made), pruned) == (11, [10])
+    assert [gatekeeper.inside(name) for name in ("busy-0", "client-0", "one-more")] == [1, 0, 1]
+    assert gatekeeper.inside_cell("busy-0") is made[0]
+    assert gatekeeper.inside_cell("client-0") is made[11]
+    for visitor in busy:
+        visitor.release()
+    assert made[0].value == 0
+
+
+def test_a_pruned_meter_tells_those_who_hold_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copydesk.gateway.cells.PRUNE_AT", 2)
+    meter = LocalMeter(Clock())
+    pruned: list[int] = []
+    meter.on_prune = lambda: pruned.append(len(meter))
+    meter.spend("first", Rate.of(10, 1), lambda _: None)
+    first = meter.due_cell("first")
+    meter.due_cell("idle")
+    assert pruned == []
+    meter.due_cell("third")
+    assert pruned == [1]
+    assert meter.due_cell("first") is first
+
+
+def test_who_lets_in_by_the_same_rules_hears_of_other_ones() -> None:
+    gatekeeper = Gatekeeper(ClosedMeter(), KeyLimits(concurrency=7))
+    seen: list[int | None] = []
+    gatekeeper.on_change = lambda: seen.append(gatekeeper.allowance_of("web").concurrency)
+    gatekeeper.use(ring(concurrency=3))
+    gatekeeper.use(ring())
+    gatekeeper.use(None)
+    assert seen == [3, 7, 7]

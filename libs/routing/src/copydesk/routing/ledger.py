@@ -28,7 +28,7 @@ _SMOOTHING = 0.1
 _PLAIN = 1.0 / _SMOOTHING
 
 _NONE_HERE: tuple[str, ...] = ()
-"""The slots of rules whose storage a subclass brings. By a name: mypy takes a literal for all that there will be."""
+"""The slots of rules whose storage a subclass brings. By a name: mypy takes a literal for all there will be."""
 
 _LATE = 2.0
 """A deadline that passes says something of the pod if it was that many times the pod's mean latency away."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import frexp
 
 _STEPS = 8
@@ -26,6 +27,10 @@ class Quantiles:
         mantissa, exponent = frexp(value or _LEAST)
         index = _OFFSET + _STEPS * exponent + int(2 * _STEPS * mantissa) - _STEPS
         self._counts[0 if index < 0 else index if index < _BUCKETS else -1] += 1.0
+
+    def absorb(self, counts: Sequence[float]) -> None:
+        """Add observations that were counted elsewhere, in the same buckets."""
+        self._counts = [count + more for count, more in zip(self._counts, counts, strict=True)]
 
     def fade(self, keep: float) -> None:
         """Let all that was observed so far count only `keep` of what it did."""

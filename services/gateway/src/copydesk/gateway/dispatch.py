@@ -17,7 +17,7 @@ from copydesk.gateway import faults
 from copydesk.gateway.attempt import Attempt
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.fleet import Fleet
-from copydesk.gateway.gate import Gate
+from copydesk.gateway.gate import Gate, PlaceCounts
 from copydesk.gateway.metrics import Family, Metrics
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.routing_metrics import REFUSED_BY_BUDGET, RoutingMetrics
@@ -68,13 +68,21 @@ OnChunk = Callable[[msgspec.Raw], None]
 class Dispatcher:
     """Sends requests to the fleet; when no pod is ready, waits `endpoint_wait` seconds for one."""
 
-    def __init__(self, fleet: Fleet, budget: RetryBudget, metrics: Metrics, *, endpoint_wait: float) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        budget: RetryBudget,
+        metrics: Metrics,
+        *,
+        endpoint_wait: float,
+        places: PlaceCounts | None = None,
+    ) -> None:
         self.fleet = fleet
         self.budget = budget
         self.metrics = metrics
         self.endpoint_wait = endpoint_wait
         self.routing = RoutingMetrics()
-        self.gate = Gate(fleet, self.routing)
+        self.gate = Gate(fleet, self.routing, places)
         self.loop = asyncio.get_running_loop()
         fleet.on_refresh = self._on_refresh
         metrics.include(self._families)

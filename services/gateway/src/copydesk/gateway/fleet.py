@@ -20,6 +20,8 @@ from copydesk.gateway.health import Health
 from copydesk.gateway.pod import Dialling, Pod
 from copydesk.routing import (
     Held,
+    Ledger,
+    LedgerRules,
     Member,
     Reason,
     Verdict,
@@ -53,10 +55,17 @@ class Fleet:
 
     `eligible` are the pods of the aperture that can take work; of these `near` and `far` are those that are chosen
     from: not ejected, unless that is `panic`, in this gateway's zone and not. `allowance` is how many requests
-    this gateway may have at pods. `on_refresh` is called whenever any of this may have changed.
+    this gateway may have at pods. `on_refresh` is called whenever any of this may have changed. `new_ledger` makes
+    the account of a new pod.
     """
 
-    def __init__(self, dialling: Dialling, balancing: Balancing | None = None) -> None:
+    def __init__(
+        self,
+        dialling: Dialling,
+        balancing: Balancing | None = None,
+        *,
+        new_ledger: Callable[[], LedgerRules] = Ledger,
+    ) -> None:
         self.balancing = balancing or Balancing()
         self.health = Health(self.balancing.outliers)
         self.pods: dict[str, Pod] = {}
@@ -69,6 +78,7 @@ class Fleet:
         self.digest = ""
         self.on_refresh: Callable[[], None] | None = None
         self._dialling = dialling
+        self._new_ledger = new_ledger
         self._random = dialling.random
         self._loop = asyncio.get_running_loop()
         self._held: Held | None = None
@@ -177,7 +187,9 @@ class Fleet:
             if known is not None:
                 known.update(endpoint)
             else:
-                self.pods[endpoint.id] = Pod(endpoint, self._dialling, self._on_change, born_at=born_at)
+                self.pods[endpoint.id] = Pod(
+                    endpoint, self._dialling, self._on_change, ledger=self._new_ledger(), born_at=born_at
+                )
         self._engage()
         self._refresh()
         self._log_membership()

@@ -14,7 +14,7 @@ from copydesk.common.rpc import Channel, Load, RpcConnectError, RpcHandshakeErro
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway.http_pod.channel import HttpChannel
 from copydesk.gateway.link import Link
-from copydesk.routing import Conduct, Ledger, warmth
+from copydesk.routing import Conduct, LedgerRules, warmth
 
 FIRST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 2.0
@@ -63,12 +63,12 @@ class Pod:
         dialling: Dialling,
         on_change: Callable[[Pod], None],
         *,
-        ledger: Ledger | None = None,
+        ledger: LedgerRules,
         born_at: float | None = None,
     ) -> None:
         self.id = endpoint.id
         self.endpoint = endpoint
-        self.ledger = ledger or Ledger()
+        self.ledger = ledger
         self.standing = self.ledger.standing
         self.channel: Link | None = None
         self.reported = EndpointState.WARMING

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from copydesk.gateway import faults
 from copydesk.gateway.access.allowance import UNLIMITED, Allowance, allowance
+from copydesk.gateway.cells import Cell, Cells, Count
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.keys import NO_LIMITS, KeyLimits, KeyRing
 from copydesk.gateway.metrics import Family
@@ -33,16 +34,23 @@ class Gatekeeper:
     request and its renewal, and a gateway that dies would hold its clients' places until the leases end; here it
     takes its counts along, nothing needs to be sent when a request ends, and the limit holds without Redis. The
     price is that a client may have its limit once on each gateway process.
+
+    Who lets requests in by the same rules holds on to allowances and cells: `on_change` is called when allowances
+    may be other ones, `on_prune` when a cell that was handed out by `inside_cell` may be nobody's any more.
     """
 
-    def __init__(self, meter: Meter, default: KeyLimits = NO_LIMITS) -> None:
+    def __init__(
+        self, meter: Meter, default: KeyLimits = NO_LIMITS, *, new_cell: Callable[[], Count] = Cell
+    ) -> None:
         self.ring: KeyRing | None = None
         self.complete = True
-        self._meter = meter
+        self.meter = meter
+        self.on_change: Callable[[], None] | None = None
+        self.on_prune: Callable[[], None] | None = None
         self._default = default
         self._allowances: dict[str, Allowance] = {}
         self._others = allowance(NO_LIMITS, default)
-        self._inside: dict[str, int] = {}
+        self._inside = Cells(lambda: 0, new_cell, self._pruned)
         self._refused: dict[str, int] = defaultdict(int)
 
     def use(self, ring: KeyRing | None) -> None:
@@ -50,6 +58,8 @@ class Gatekeeper:
         self.ring = ring
         stated = {} if ring is None else ring.limits
         self._allowances = {name: allowance(limits, self._default) for name, limits in stated.items()}
+        if self.on_change is not None:
+            self.on_change()
 
     def authorize(self, headers: Mapping[bytes, bytes]) -> str:
         """Return the name of the client that sent these headers, by lower-case name; raises `ApiError`."""
@@ -73,23 +83,27 @@ class Gatekeeper:
         """Say whether requests of this client have to ask."""
         return self._allowances.get(client, self._others) is not UNLIMITED
 
+    def allowance_of(self, client: str) -> Allowance:
+        """Return what this client may do."""
+        return self._allowances.get(client, self._others)
+
     def ask(self, visit: Visit) -> None:
         """Have `visit` admitted or refused; from within this call wherever the answer needs no Redis."""
         client = visit.client
         allowed = self._allowances.get(client, self._others)
         limit, rate = allowed.concurrency, allowed.rate
         if limit is not None:
-            inside = self._inside.get(client, 0)
-            if inside >= limit:
+            cell = self._inside.of(client)
+            if cell.value >= limit:
                 self._refused["concurrency"] += 1
                 visit.refused(faults.too_many_concurrent(limit))
                 return
-            self._inside[client] = inside + 1
+            cell.value += 1
             visit.counted = True
         if rate is None:
             visit.admitted()
         else:
-            self._meter.spend(client, rate, visit.on_ruling)
+            self.meter.spend(client, rate, visit.on_ruling)
 
     def enter(
         self, client: str, on_admitted: Callable[[], None], on_refused: Callable[[ApiError], None]
@@ -119,7 +133,11 @@ class Gatekeeper:
 
     def inside(self, client: str) -> int:
         """How many requests of a client with a limit on that are inside, or wait to be let in."""
-        return self._inside.get(client, 0)
+        return self._inside.value(client)
+
+    def inside_cell(self, client: str) -> Count:
+        """Return where it stands how many are inside."""
+        return self._inside.of(client)
 
     def families(self) -> Iterator[Family]:
         """What there is to count, for the metrics."""
@@ -132,11 +150,11 @@ class Gatekeeper:
 
     def left(self, client: str) -> None:
         """A request has ended."""
-        inside = self._inside[client] - 1
-        if inside:
-            self._inside[client] = inside
-        else:
-            del self._inside[client]
+        self._inside.of(client).value -= 1
+
+    def _pruned(self) -> None:
+        if self.on_prune is not None:
+            self.on_prune()
 
 
 class Visit(ABC):

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from copydesk.gateway import faults
+from copydesk.gateway.cells import Cell, Cells, Count
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.rates.gcra import MICROSECONDS, Rate, rule
 
 OnRuling = Callable[[ApiError | None], None]
 """Told None if the request passes, else the error to refuse it with."""
-
-PRUNE_AT = 10_000
-"""States kept before those that say nothing any more are dropped; there is one for each client's name."""
 
 
 class Meter(Protocol):
@@ -25,28 +23,36 @@ class Meter(Protocol):
 
 
 class LocalMeter:
-    """Keeps the states in this process. `clock` gives seconds that never go back."""
+    """Keeps the states in this process. `clock` gives seconds that never go back.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    `on_prune` is called when states were dropped that say nothing any more: a cell that was handed out by
+    `due_cell` may be nobody's then.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, new_cell: Callable[[], Count] = Cell) -> None:
+        self.on_prune: Callable[[], None] | None = None
         self._clock = clock
-        self._due: dict[str, int] = {}
-        self._prune_at = PRUNE_AT
+        self._due = Cells(self._now, new_cell, self._pruned)
 
     def __len__(self) -> int:
         return len(self._due)
 
     def spend(self, client: str, rate: Rate, on_ruling: OnRuling) -> None:
         """Decide at once."""
-        now = int(self._clock() * MICROSECONDS)
-        due, wait = rule(self._due.get(client, 0), now, rate)
-        self._due[client] = due
-        if len(self._due) > self._prune_at:
-            self._prune(now)
+        cell = self._due.of(client)
+        cell.value, wait = rule(cell.value, self._now(), rate)
         on_ruling(refusal(rate, wait) if wait else None)
 
-    def _prune(self, now: int) -> None:
-        self._due = {client: due for client, due in self._due.items() if due > now}
-        self._prune_at = max(PRUNE_AT, 2 * len(self._due))
+    def due_cell(self, client: str) -> Count:
+        """Return where it stands when a client's next request is due, in microseconds of the clock."""
+        return self._due.of(client)
+
+    def _now(self) -> int:
+        return int(self._clock() * MICROSECONDS)
+
+    def _pruned(self) -> None:
+        if self.on_prune is not None:
+            self.on_prune()
 
 
 class ClosedMeter:
