@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from copydesk.common.rpc import Channel, Hello, Load, Response, Status, UnixAddress
 from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FrameParser, encode_frame
+from copydesk.common.rpc.connection import MAX_WRITE_BUFFER_BYTES
 from copydesk.common.rpc.frames import PROTOCOL_VERSION, AnyFrame, Cancel, Chunk, Drain, Request
 
 PAYLOAD = msgspec.msgpack.encode("she go home")
@@ -50,13 +51,14 @@ class FakeTransport(asyncio.Transport):
         self.writes = 0
         self.frames: list[AnyFrame] = []
         self.lost = False
+        self.waiting = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes += 1
         self.frames.extend(self.parser.feed(bytes(data)))
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.waiting
 
     def close(self) -> None:
         self.lose(None)
@@ -122,11 +124,16 @@ def turns(test: Callable[[Rig], object]) -> None:
         loop.run_until_complete(run())
 
 
+ADOPTED = 100
+"""Requests that somebody else has written have ids above this one."""
+
+request_ids = st.integers(1, 12) | st.integers(ADOPTED + 1, ADOPTED + 4)
 operations = st.one_of(
     st.tuples(st.just("send"), st.integers(-1, 60)),
-    st.tuples(st.just("reply"), st.integers(1, 12)),
-    st.tuples(st.just("chunk"), st.integers(1, 12)),
-    st.tuples(st.just("cancel"), st.integers(1, 12)),
+    st.tuples(st.just("adopt"), st.integers(-30, 60)),
+    st.tuples(st.just("reply"), request_ids),
+    st.tuples(st.just("chunk"), request_ids),
+    st.tuples(st.just("cancel"), request_ids),
     st.tuples(st.just("wait"), st.integers(0, 40)),
     st.tuples(st.just("drain"), st.just(0)),
     st.tuples(st.just("lose"), st.just(0)),
@@ -142,6 +149,7 @@ class Story:
         self.resends = resends
         self.sent: set[int] = set()
         self.cancelled: set[int] = set()
+        self.adopted = ADOPTED
         self.ends: list[int] = []
         self.sending = False
 
@@ -156,8 +164,16 @@ class Story:
         self.sent.add(self.rig.channel.send(PAYLOAD, deadline_ms=deadline_ms, on_reply=self.end))
         self.sending = False
 
+    async def adopt(self, deadline_ms: int) -> None:
+        self.sending = True
+        self.adopted += 1
+        self.sent.add(self.adopted)
+        deadline = asyncio.get_running_loop().time() + deadline_ms / 1000
+        self.rig.channel.adopt(self.adopted, deadline, self.end)
+        self.sending = False
+
     def end(self, response: Response) -> None:
-        assert not self.sending, "called back from within send"
+        assert not self.sending, "called back from within send or adopt"
         self.ends.append(response.id)
         if self.resends > 0:
             self.resends -= 1
@@ -346,5 +362,133 @@ def test_a_frame_that_no_server_sends_closes_the_channel(frame: AnyFrame) -> Non
         await asyncio.sleep(0)
         assert rig.channel.closed
         assert rig.closed == [rig.channel]
+
+    turns(scenario)
+
+
+class PickyParser:
+    """Keeps the answers to some requests to itself."""
+
+    def __init__(self, kept: set[int]) -> None:
+        self._parser = FrameParser()
+        self._kept = kept
+        self.max_frame_bytes = DEFAULT_MAX_FRAME_BYTES
+        self.answers: list[Response] = []
+
+    @property
+    def in_frame(self) -> bool:
+        return self._parser.in_frame
+
+    def feed(self, data: bytes) -> Iterable[AnyFrame]:
+        for frame in self._parser.feed(data):
+            if isinstance(frame, Response) and frame.id in self._kept:
+                self.answers.append(frame)
+            else:
+                yield frame
+
+
+@pytest.mark.parametrize("cut", [0, 2, 9])
+def test_another_parser_takes_over_in_the_middle_of_a_frame_and_keeps_what_is_its_own(cut: int) -> None:
+    async def scenario(rig: Rig) -> None:
+        parser, ended = PickyParser({7}), []  # type: ignore[var-annotated]
+        sent = rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=ended.append)
+        stream = b"".join(encode_frame(Response(number, Status.OK, Load(), RAW)) for number in (7, sent))
+        rig.transport.protocol.data_received(stream[:cut])
+        rig.channel.tap(parser)
+        rig.transport.protocol.data_received(stream[cut:])
+        assert ([answer.id for answer in parser.answers], [answer.id for answer in ended]) == ([7], [sent])
+        assert not parser.in_frame
+
+    turns(scenario)
+
+
+def test_a_parser_that_takes_over_while_frames_are_handed_on_gets_the_one_that_has_begun() -> None:
+    async def scenario(rig: Rig) -> None:
+        parser = PickyParser({7})
+        sent = rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=lambda _: rig.channel.tap(parser))
+        stream = b"".join(encode_frame(Response(number, Status.OK, Load(), RAW)) for number in (sent, 7))
+        rig.transport.protocol.data_received(stream[:-3])
+        assert parser.in_frame
+        rig.transport.protocol.data_received(stream[-3:])
+        assert [answer.id for answer in parser.answers] == [7]
+
+    turns(scenario)
+
+
+def test_what_another_parser_cannot_read_closes_the_channel() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.channel.tap(PickyParser(set()))
+        rig.transport.protocol.data_received(b"\xff\xff\xff\xff")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert rig.channel.closed
+
+    turns(scenario)
+
+
+def test_what_another_party_writes_leaves_at_once_and_ahead_of_what_is_queued() -> None:
+    async def scenario(rig: Rig) -> None:
+        request_id = rig.channel.send(PAYLOAD, deadline_ms=1000, on_reply=lambda _: None)
+        before = rig.transport.writes
+        rig.channel.write(encode_frame(Cancel(7)))
+        assert (rig.transport.writes, rig.transport.frames[-1]) == (before + 1, Cancel(7))
+        await asyncio.sleep(0)
+        last = rig.transport.frames[-1]
+        assert isinstance(last, Request)
+        assert (rig.transport.writes, last.id) == (before + 2, request_id)
+
+    turns(scenario)
+
+
+def test_a_server_that_does_not_read_what_another_party_writes_loses_the_connection() -> None:
+    async def scenario(rig: Rig) -> None:
+        write = rig.channel.write
+        rig.transport.waiting = MAX_WRITE_BUFFER_BYTES
+        write(encode_frame(Cancel(7)))
+        lost = [rig.transport.lost]
+        rig.transport.waiting += 1
+        write(encode_frame(Cancel(8)))
+        lost.append(rig.transport.lost)
+        assert lost == [False, True]
+        writes = rig.transport.writes
+        write(encode_frame(Cancel(9)))
+        assert rig.transport.writes == writes
+        await asyncio.sleep(0)
+        assert rig.channel.closed
+
+    turns(scenario)
+
+
+def test_a_request_that_somebody_else_has_written_ends_like_any_other() -> None:
+    async def scenario(rig: Rig) -> None:
+        ended: list[Response] = []
+        parts: list[msgspec.Raw] = []
+        now = asyncio.get_running_loop().time()
+        rig.channel.adopt(101, now + 1, ended.append, parts.append)
+        rig.channel.adopt(102, now - 1, ended.append)
+        rig.channel.adopt(103, now + 1, ended.append)
+        assert (ended, rig.channel.in_flight) == ([], 3)
+        rig.receive(Chunk(101, RAW), Response(101, Status.OK, Load(), RAW))
+        rig.channel.cancel(103)
+        await asyncio.sleep(0.01)
+        assert [(response.id, response.status) for response in ended] == [
+            (101, Status.OK),
+            (102, Status.DEADLINE_EXCEEDED),
+        ]
+        assert (len(parts), rig.channel.in_flight) == (1, 0)
+        cancelled = {frame.id for frame in rig.transport.frames if isinstance(frame, Cancel)}
+        assert cancelled == {102, 103}
+
+    turns(scenario)
+
+
+def test_a_request_that_was_on_a_lost_connection_ends_soon() -> None:
+    async def scenario(rig: Rig) -> None:
+        ended: list[Response] = []
+        await rig.channel.close()
+        rig.channel.adopt(101, asyncio.get_running_loop().time() + 1, ended.append)
+        assert ended == []
+        await asyncio.sleep(0)
+        assert [response.status for response in ended] == [Status.UNAVAILABLE]
 
     turns(scenario)

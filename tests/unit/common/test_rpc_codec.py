@@ -148,6 +148,18 @@ def test_frames_before_a_broken_one_are_still_delivered() -> None:
         next(frames)
 
 
+@given(st.lists(frames, max_size=4), st.integers(0, 10_000))
+def test_another_parser_goes_on_with_the_rest(sent: list[AnyFrame], cut: int) -> None:
+    first, second = FrameParser(), FrameParser()
+    begin, end = pieces(b"".join(map(encode_frame, sent)), [cut])
+    received = list(first.feed(begin))
+    half = first.in_frame
+    rest = first.rest()
+    assert (bool(rest), first.in_frame) == (half, False)
+    received += [*second.feed(rest), *second.feed(end)]
+    assert list(map(comparable, received)) == list(map(comparable, sent))
+
+
 def test_fields_that_a_newer_peer_adds_are_ignored() -> None:
     assert decode_body(msgspec.msgpack.encode([4, 17, "something new"])) == Cancel(17)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from copydesk.common.rpc.address import Address, UnixAddress
-from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FRAME_OVERHEAD_BYTES
+from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, FRAME_OVERHEAD_BYTES, Parser
 from copydesk.common.rpc.connection import FrameConnection
 from copydesk.common.rpc.errors import RpcConnectError, RpcHandshakeError, RpcPingError, UnexpectedFrameError
 from copydesk.common.rpc.frames import (
@@ -51,6 +51,10 @@ class Channel:
 
     `peer` is the server's greeting, `load` the last load it told, `draining` whether it takes no more requests,
     `closed` whether the connection is gone for good: a channel does not reconnect.
+
+    Another party may use the connection as well: it reads by a parser of its own (`tap`), which keeps the answers
+    that are its own to itself, and writes whole frames (`write`). What it can not bring to an end itself it leaves
+    to the channel (`adopt`). Its request ids must be none of `send`, which counts from 1.
     """
 
     __slots__ = (
@@ -189,6 +193,32 @@ class Channel:
             self._connection.send(Request(request_id, deadline_ms, priority, msgspec.Raw(payload), trace))
             self._pending.add(request_id, self._loop.time() + deadline_ms / 1000, on_reply, on_chunk)
         return request_id
+
+    def tap(self, parser: Parser) -> None:
+        """Have `parser` cut what the server sends from now on, and keep from the channel what it will.
+
+        Once a channel, after the greeting.
+        """
+        self._connection.tap(parser)
+
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Writes whole frames at once, ahead of those that `send` has queued in this turn of the event loop.
+
+        A function that may be kept; on a connection that is going away it does nothing.
+        """
+        return self._connection.write
+
+    def adopt(self, request_id: int, deadline: float, on_reply: OnReply, on_chunk: OnChunk | None = None) -> None:
+        """Expect the end of a request that somebody else has written, by `deadline` in the event loop's time.
+
+        From then on it is like one that was sent by `send`: `on_reply` is called exactly once, never from within this
+        call, whatever has come to pass already; `cancel` gives it up.
+        """
+        if self.closed:
+            self._end_soon(request_id, on_reply, Status.UNAVAILABLE, _CONNECTION_LOST)
+        else:
+            self._pending.add(request_id, deadline, on_reply, on_chunk)
 
     def cancel(self, request_id: int) -> None:
         """Give a request up: its callbacks are not called any more. An id that is not in flight is ignored."""

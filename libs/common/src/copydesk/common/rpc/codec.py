@@ -7,7 +7,8 @@ one unfinished frame.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -40,6 +41,19 @@ def decode_body(body: bytes) -> AnyFrame:
         raise FrameDecodeError(len(body), str(error)) from error
 
 
+class Parser(Protocol):
+    """Cuts a stream of bytes into frames, of which it may keep some to itself."""
+
+    max_frame_bytes: int
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
+
+    def feed(self, data: bytes) -> Iterable[AnyFrame]:
+        """Return the frames that `data` completes, in order; raise `FrameError`, at once or in their course."""
+
+
 class FrameParser:
     """Cuts a stream of bytes into frames. After an error it must not be fed again."""
 
@@ -54,6 +68,12 @@ class FrameParser:
     def in_frame(self) -> bool:
         """Whether a frame has begun and not ended."""
         return bool(self._buffer)
+
+    def rest(self) -> bytes:
+        """Return what has come of a frame that has not ended, for another parser to go on with, and forget it."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
 
     def feed(self, data: bytes) -> Iterator[AnyFrame]:
         """Yield each frame that `data` completes, in order, then raise the `FrameError` that follows them, if any.

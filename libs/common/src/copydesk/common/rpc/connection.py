@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
-from copydesk.common.rpc.codec import FrameParser, encode_body, pack_length
+from copydesk.common.rpc.codec import FrameParser, Parser, encode_body, pack_length
 from copydesk.common.rpc.errors import RpcError, WriteBufferFullError
 from copydesk.common.rpc.frames import AnyFrame
 from copydesk.common.telemetry import get_logger
@@ -37,11 +37,23 @@ class FrameConnection(asyncio.Protocol):
     """Frames in and out of one transport.
 
     `on_frame` gets each frame in order; it may be replaced, which is how a connection comes out of its handshake.
+    So may the parser, by `tap`.
     `on_lost` is called exactly once if the connection was ever made, with the
     error that ended it, or None if either side closed it in an orderly way; no frame follows.
     """
 
-    __slots__ = ("_error", "_loop", "_made", "_on_lost", "_out", "_transport", "closing", "on_frame", "parser")
+    __slots__ = (
+        "_error",
+        "_loop",
+        "_made",
+        "_on_lost",
+        "_out",
+        "_own",
+        "_transport",
+        "closing",
+        "on_frame",
+        "parser",
+    )
 
     def __init__(
         self,
@@ -54,7 +66,8 @@ class FrameConnection(asyncio.Protocol):
         self.on_frame = on_frame
         self._on_lost = on_lost
         self._made = on_made
-        self.parser = FrameParser(max_frame_bytes)
+        self._own = FrameParser(max_frame_bytes)
+        self.parser: Parser = self._own
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._error: Exception | None = None
@@ -72,15 +85,31 @@ class FrameConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Cut `data` into frames and hand them on; called by the event loop."""
+        parser = self.parser
         try:
-            for frame in self.parser.feed(data):
+            for frame in parser.feed(data):
                 if not self.closing:  # the parser needs to be fed to its end all the same
                     self.on_frame(frame)
+            if parser is not self.parser:
+                self._pass_on()
         except RpcError as error:
             self.abort(error)
         except Exception as error:
             _log.exception("rpc_connection_bug")
             self.abort(error)
+
+    def tap(self, parser: Parser) -> None:
+        """Have `parser` cut what comes from now on; it also gets what has come of a frame that has not ended.
+
+        What belongs to frames that are being handed on at this moment is still cut by the parser before.
+        """
+        self.parser = parser
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        rest = self._own.rest()
+        if rest:
+            self.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end; called by the event loop."""
@@ -100,11 +129,18 @@ class FrameConnection(asyncio.Protocol):
         out.append(body)
 
     def _flush(self) -> None:
-        transport = self._transport
-        if not self._out or transport is None:
-            return
-        transport.write(b"".join(self._out))
-        self._out.clear()
+        if self._out and self._transport is not None:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._put(self._transport, data)
+
+    def write(self, data: bytes) -> None:
+        """Write whole frames at once, ahead of those that are queued; none on a connection that is going away."""
+        if not self.closing and self._transport is not None:
+            self._put(self._transport, data)
+
+    def _put(self, transport: asyncio.Transport, data: bytes) -> None:
+        transport.write(data)
         waiting = transport.get_write_buffer_size()
         if waiting > MAX_WRITE_BUFFER_BYTES:
             self.abort(WriteBufferFullError(waiting, MAX_WRITE_BUFFER_BYTES))
