@@ -4,9 +4,11 @@
 
 #include "forms.hpp"
 
-namespace {
+namespace copydesk {
 
-using copydesk::Bytes;
+extern PyMethodDef forms_methods[];
+
+namespace {
 
 Bytes bytes_of(const Py_buffer& buffer) {
   return {static_cast<const char*>(buffer.buf), static_cast<std::size_t>(buffer.len)};
@@ -19,7 +21,7 @@ PyObject* result(bool done, const std::string& out) {
 }
 
 using Task = bool (*)(Bytes, Bytes, std::string&);
-using Answer = bool (*)(Bytes, const copydesk::Heading&, std::string&);
+using Answer = bool (*)(Bytes, const Heading&, std::string&);
 
 template <Task task>
 PyObject* make_task(PyObject*, PyObject* arguments) {
@@ -45,18 +47,18 @@ PyObject* make_answer(PyObject*, PyObject* arguments) {
 
 }  // namespace
 
-extern PyMethodDef forms_methods[];
-
 PyMethodDef forms_methods[] = {
-    {"completion_task", make_task<copydesk::completion_task>, METH_VARARGS,
+    {"completion_task", make_task<completion_task>, METH_VARARGS,
      "completion_task(body: bytes, model: bytes) -> bytes | None\n\nThe task of a plain request to /v1/completions."},
-    {"chat_task", make_task<copydesk::chat_task>, METH_VARARGS,
+    {"chat_task", make_task<chat_task>, METH_VARARGS,
      "chat_task(body: bytes, model: bytes) -> bytes | None\n\nThe task of a plain request to /v1/chat/completions."},
-    {"completion_answer", make_answer<copydesk::completion_answer>, METH_VARARGS,
+    {"completion_answer", make_answer<completion_answer>, METH_VARARGS,
      "completion_answer(payload: bytes, request_id: bytes, created: int, model_json: bytes, digest_json: bytes)"
      " -> bytes | None\n\nThe body of a response of /v1/completions."},
-    {"chat_answer", make_answer<copydesk::chat_answer>, METH_VARARGS,
+    {"chat_answer", make_answer<chat_answer>, METH_VARARGS,
      "chat_answer(payload: bytes, request_id: bytes, created: int, model_json: bytes, digest_json: bytes)"
      " -> bytes | None\n\nThe body of a response of /v1/chat/completions."},
     {nullptr, nullptr, 0, nullptr},
 };
+
+}  // namespace copydesk
