@@ -15,6 +15,7 @@ from copydesk.common.rpc import Priority, Status
 from copydesk.gateway.dispatch import Delivery, Dispatch
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.service import Gateway
+from copydesk.routing import Ticket
 from tests.unit.gateway.virtual_fleet import PAYLOAD, Call, VirtualFleet
 from tests.unit.loadtest.virtual_time import run_virtually
 
@@ -25,6 +26,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("submit"), st.sampled_from([0.05, 0.5, 5.0]), st.sampled_from(Priority), st.booleans()),
         st.tuples(st.just("submit"), st.just(2.0), st.just(Priority.INTERACTIVE), st.booleans()),
+        st.tuples(st.just("resume"), st.sampled_from([-0.01, 0.05, 0.5, 5.0])),
         st.tuples(st.just("end"), index, st.just(Status.OK)),
         st.tuples(st.just("end"), index, st.sampled_from(Status)),
         st.tuples(st.just("chunk"), index),
@@ -92,6 +94,27 @@ class World:
                 PAYLOAD, deadline, self.outcomes[number].append, priority=priority, on_chunk=on_chunk
             )
         )
+        assert self.outcomes[number] == []
+
+    def resume(self, seconds: float) -> None:
+        """One that somebody else has let in and sent to a pod."""
+        dispatcher, now = self.gateway.dispatcher, asyncio.get_running_loop().time()
+        pod = self.gateway.fleet.pick()
+        if pod is None or not dispatcher.gate.enter():
+            return
+        dispatcher.budget.request(now)
+        Ticket(pod.ledger, now)
+        number = len(self.dispatches)
+        self.outcomes.append([])
+        dispatch = dispatcher.resume(
+            PAYLOAD,
+            now + seconds,
+            self.outcomes[number].append,
+            pod=pod,
+            request_id=1_000 + number,
+            started_at=now,
+        )
+        self.dispatches.append(dispatch)
         assert self.outcomes[number] == []
 
     def check(self) -> None:

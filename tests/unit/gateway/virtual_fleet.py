@@ -93,15 +93,28 @@ class VirtualChannel:
         priority: Priority = Priority.INTERACTIVE,
         trace: str = "",
     ) -> int:
+        deadline = asyncio.get_running_loop().time() + deadline_ms / 1000
+        call = Call(self, next(self._ids), deadline, on_reply, on_chunk, priority)
+        self._expect(call)
+        return call.id
+
+    def adopt(
+        self,
+        request_id: int,
+        deadline: float,
+        on_reply: Callable[[Response], None],
+        on_chunk: Callable[[msgspec.Raw], None] | None = None,
+    ) -> None:
+        self._expect(Call(self, request_id, deadline, on_reply, on_chunk, Priority.INTERACTIVE))
+
+    def _expect(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
-        call = Call(self, next(self._ids), loop.time() + deadline_ms / 1000, on_reply, on_chunk, priority)
         self.calls[call.id] = call
         if self.closed:
             loop.call_soon(call.end, Status.UNAVAILABLE, "connection_lost")
-            return call.id
+            return
         loop.call_at(call.deadline, call.end, Status.DEADLINE_EXCEEDED, "deadline_exceeded")
         self.pod.take(call)
-        return call.id
 
     def cancel(self, request_id: int) -> None:
         self.calls.pop(request_id, None)

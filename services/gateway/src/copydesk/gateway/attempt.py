@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
 from copydesk.common.rpc import Priority, Response
+from copydesk.gateway.link import Shareable
 from copydesk.gateway.pod import Pod
 from copydesk.routing import Ending, Ticket
 
@@ -59,6 +60,27 @@ class Attempt(Ticket):
             priority=priority,
             trace=trace,
         )
+
+    @classmethod
+    def resume(
+        cls, sender: Sender, pod: Pod, request_id: int, *, started_at: float, deadline: float, timed: bool
+    ) -> Self:
+        """Return a try that somebody else has made, who sent it to `pod` on the connection that the pod has now.
+
+        The pod's ledger has counted it, as of the same `timed`. Its connection must be one that can be shared.
+        """
+        channel = pod.channel
+        assert channel is not None
+        assert isinstance(channel, Shareable)
+        attempt = cls.counted(pod.ledger, started_at, timed=timed)
+        attempt.pod = pod
+        attempt.digest = channel.peer.digest
+        attempt._sender = sender
+        attempt._channel = channel
+        attempt._request_id = request_id
+        pod.underway[attempt] = None
+        channel.adopt(request_id, deadline, attempt._on_reply)
+        return attempt
 
     def close(self, ending: Ending, now: float) -> None:
         """End it: the pod has one request less in flight."""

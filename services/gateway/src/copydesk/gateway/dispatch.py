@@ -111,6 +111,27 @@ class Dispatcher:
             dispatch.queue_up(now)
         return dispatch
 
+    def resume(
+        self,
+        payload: bytes,
+        deadline: float,
+        on_done: OnDone,
+        *,
+        pod: Pod,
+        request_id: int,
+        started_at: float,
+        priority: Priority = Priority.INTERACTIVE,
+    ) -> Dispatch:
+        """Go on with a request that somebody else has sent, as if it had been submitted here.
+
+        It is at `pod` since `started_at`, under this id on the connection that the pod has now, and everything has
+        been counted: at the gate, by the budget, and in the pod's ledger, where it is timed if its payload is a
+        sentence's. `on_done` is called as for `submit`. A request that comes in parts cannot be resumed.
+        """
+        dispatch = Dispatch(self, payload, deadline, on_done, priority, None)
+        dispatch.resume(pod, request_id, started_at)
+        return dispatch
+
     def _families(self) -> Iterable[Family]:
         gate = self.gate
         return self.routing.families(self.fleet, underway=gate.underway, queued=len(gate.queue))
@@ -177,6 +198,17 @@ class Dispatch:
             self._finish_soon(faults.deadline_exceeded())
             return
         self._send_or_wait()
+
+    def resume(self, pod: Pod, request_id: int, started_at: float) -> None:
+        """Take the first attempt over from whoever has made it; the gate has been passed."""
+        attempt = Attempt.resume(
+            self, pod, request_id, started_at=started_at, deadline=self._deadline, timed=self._timed
+        )
+        self._entered = True
+        self._tried = (pod.id,)
+        self._attempts.append(attempt)
+        if self._dispatcher.fleet.balancing.hedge:
+            self._arm_hedge(started_at)
 
     def queue_up(self, now: float) -> None:
         """Wait at the gate, unless that is in vain."""
@@ -261,12 +293,12 @@ class Dispatch:
         )
         self._attempts.append(attempt)
         if dispatcher.fleet.balancing.hedge and self._hedge is None:
-            self._arm_hedge()
+            self._arm_hedge(now)
 
-    def _arm_hedge(self) -> None:
+    def _arm_hedge(self, started_at: float) -> None:
         after = self._dispatcher.fleet.health.slow
         if after is not None and self._timed and len(self._tried) == 1:
-            self._hedge = self._dispatcher.loop.call_later(after, self._try_beside, "slow")
+            self._hedge = self._dispatcher.loop.call_at(started_at + after, self._try_beside, "slow")
 
     def _try_beside(self, reason: str) -> None:
         """Ask one other pod as well, if there is one and the budget allows it; the first to answer wins."""

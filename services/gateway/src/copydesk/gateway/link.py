@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from copydesk.common.rpc import Address, Hello, Pong, Priority
 from copydesk.common.rpc.pending import OnChunk, OnReply
+
+
+@runtime_checkable
+class Shareable(Protocol):
+    """A link on which others may have written requests, as on an RPC channel."""
+
+    def adopt(self, request_id: int, deadline: float, on_reply: OnReply, on_chunk: OnChunk | None = None) -> None:
+        """Expect the end of a request that somebody else has written, by `deadline` in the event loop's time."""
 
 
 class Link(Protocol):

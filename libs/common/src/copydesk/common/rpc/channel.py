@@ -212,8 +212,8 @@ class Channel:
     def adopt(self, request_id: int, deadline: float, on_reply: OnReply, on_chunk: OnChunk | None = None) -> None:
         """Expect the end of a request that somebody else has written, by `deadline` in the event loop's time.
 
-        From then on it is like one that was sent by `send`: `on_reply` is called exactly once, never from within this
-        call, whatever has come to pass already; `cancel` gives it up.
+        From then on it is like one that was sent by `send`: `on_reply` is called exactly once, whatever has come
+        to pass already, and never from within this call; `cancel` gives it up.
         """
         if self.closed:
             self._end_soon(request_id, on_reply, Status.UNAVAILABLE, _CONNECTION_LOST)
