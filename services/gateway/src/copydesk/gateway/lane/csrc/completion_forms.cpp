@@ -43,7 +43,9 @@ bool read_tokens(msgpack::Reader& reader, long long& tokens) {
 bool skip_rest(msgpack::Reader& reader, std::size_t fields) {
   long long ignored;
   for (std::size_t field = kFewestFields; field < fields; ++field) {
-    if (field >= kKnownFields ? !reader.skip(kMostContainers) : !reader.take_nil() && !reader.integer(ignored)) return false;
+    const bool known = field < kKnownFields;
+    const bool right = known ? reader.take_nil() || reader.integer(ignored) : reader.skip(kMostContainers);
+    if (!right) return false;
   }
   return reader.at_end();
 }

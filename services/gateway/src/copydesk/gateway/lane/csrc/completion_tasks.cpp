@@ -1,7 +1,7 @@
 // Plain requests to /v1/completions and /v1/chat/completions as tasks. What comes first in a task, its prompt, is
 // written when it is read; what comes behind it, when all of the body is read.
 #include <cstdint>
-#include <limits>
+#include <cstring>
 #include <string_view>
 
 #include "forms.hpp"
@@ -18,12 +18,11 @@ constexpr std::size_t kMostTagBytes = 1'024;
 constexpr std::size_t kMostMessages = UINT16_MAX;
 constexpr long long kCompletionTokens = 16;
 constexpr long long kInt32 = INT32_MAX, kInt64 = INT64_MAX;
-constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 
 // An array of the 16 fields of GenerateText, the first of which is its tag.
 constexpr std::string_view kTaskHead("\xDC\x00\x10\xADgenerate_text", 17);
 constexpr std::string_view kTextHead("\x92\xA4text"), kChatHead("\x92\xA4" "chat");
-constexpr std::size_t kMostParameterBytes = 112;  // 13 values, of which ten are numbers, and a head of stops
+constexpr std::size_t kMostParameterBytes = 82;  // nine numbers of nine bytes, and the head of the stops
 
 struct Parameters {
   long long max_tokens = 0;        // 0: not given
@@ -42,7 +41,8 @@ struct Parameters {
   bool ignore_eos = false;
 };
 
-std::string_view plain(const JsonText& text) { return text.escaped() ? std::string_view() : std::string_view(text.data, text.raw); }
+// The text, if it has no escapes: nobody escapes what is compared with this.
+std::string_view unescaped(const JsonText& text) { return {text.data, text.escaped() ? 0 : text.raw}; }
 
 void append_packed(const JsonText& text, std::string& out) {
   msgpack::append_text_head(text.size, out);
@@ -85,22 +85,20 @@ class Once {
   std::uint64_t seen_ = 0;
 };
 
-// One message of a chat, with what a client sends back of an answer.
+// One message of a chat.
 struct Turn {
-  enum Member : std::size_t { kRole, kContent, kOther };
+  enum Member : std::size_t { kRole, kContent };
+
+  // Those from the third on are only taken as null, as clients send them back with an answer.
+  static constexpr std::string_view kNames[] = {
+      "role", "content", "refusal", "name", "tool_calls", "function_call", "audio", "tool_call_id", "annotations"};
+  static constexpr std::size_t kMembers = sizeof kNames / sizeof kNames[0];
 
   static std::size_t member_of(std::string_view name) {
-    constexpr std::string_view names[] = {"role",          "content", "refusal",      "name",      "tool_calls",
-                                          "function_call", "audio",   "tool_call_id", "annotations"};
     std::size_t member = 0;
-    for (const std::string_view known : names) {
-      if (name == known) break;
-      ++member;
-    }
+    while (member < kMembers && name != kNames[member]) ++member;
     return member;
   }
-
-  static constexpr std::size_t kMembers = 9;
 
   bool read_member(JsonReader& json) {
     std::string_view name;
@@ -113,7 +111,7 @@ struct Turn {
   }
 
   bool has_known_role() const {
-    const std::string_view name = plain(role);
+    const std::string_view name = unescaped(role);
     return name == "user" || name == "system" || name == "assistant" || name == "developer";
   }
 
@@ -166,7 +164,8 @@ bool read_prompt(JsonReader& json, std::string& payload) {
 
 class Request {
  public:
-  Request(Bytes body, Bytes model, Api api, std::string& payload) : json_(body), model_(model), api_(api), payload_(payload) {}
+  Request(Bytes body, Bytes model, Api api, std::string& payload)
+      : json_(body), model_(model), api_(api), payload_(payload) {}
 
   bool read() {
     payload_ += kTaskHead;
@@ -198,13 +197,14 @@ class Request {
       case Takes::kMaxTokens: return json_.integer(1, kInt32, own.max_tokens);
       case Takes::kNewerMaxTokens: return json_.integer(1, kInt32, own.newer_max_tokens);
       case Takes::kTemperature: return json_.real(0, 100, own.temperature);
-      case Takes::kTopP: return json_.real(kAboveZero, 1, own.top_p);
+      case Takes::kTopP: return json_.real(0, 1, own.top_p) && own.top_p > 0;
       case Takes::kTopK: return json_.integer(-1, kInt32, own.top_k);
       case Takes::kMinP: return json_.real(0, 1, own.min_p);
       case Takes::kSeed: return own.seeded = json_.integer(-kInt64 - 1, kInt64, own.seed);
       case Takes::kPresencePenalty: return json_.real(-2, 2, own.presence_penalty);
       case Takes::kFrequencyPenalty: return json_.real(-2, 2, own.frequency_penalty);
-      case Takes::kRepetitionPenalty: return json_.real(kAboveZero, 10, own.repetition_penalty);
+      case Takes::kRepetitionPenalty:
+        return json_.real(0, 10, own.repetition_penalty) && own.repetition_penalty > 0;
       case Takes::kStop: return read_stops(json_, own);
       case Takes::kIgnoreEos: return read_switch(json_, own.ignore_eos);
       default: return read_idle(takes);
@@ -248,16 +248,21 @@ class Request {
   Parameters parameters_;
 };
 
+void optional(bool given, long long value, msgpack::Writer& writer) {
+  if (given) writer.integer(value);
+  else writer.nil();
+}
+
 // What GenerateText has behind its prompt. `max_tokens` 0: None.
 void append_parameters(const Parameters& own, long long max_tokens, std::string& out) {
   char buffer[kMostParameterBytes];
   msgpack::Writer writer(buffer);
-  max_tokens == 0 ? writer.nil() : writer.integer(max_tokens);
+  optional(max_tokens != 0, max_tokens, writer);
   writer.real(own.temperature);
   writer.real(own.top_p);
   writer.integer(own.top_k);
   writer.real(own.min_p);
-  own.seeded ? writer.integer(own.seed) : writer.nil();
+  optional(own.seeded, own.seed, writer);
   writer.real(own.presence_penalty);
   writer.real(own.frequency_penalty);
   writer.real(own.repetition_penalty);
@@ -265,9 +270,9 @@ void append_parameters(const Parameters& own, long long max_tokens, std::string&
   out.append(buffer, static_cast<std::size_t>(writer.at() - buffer));
   for (int index = 0; index < own.stop_count; ++index) append_packed(own.stops[index], out);
   msgpack::Writer rest(buffer);
-  rest.array_head(0);  // stop_ids
-  rest.integer(1);     // n
-  rest.boolean(false); // stream
+  rest.array_head(0);   // stop_ids
+  rest.integer(1);      // n
+  rest.boolean(false);  // stream
   rest.boolean(own.ignore_eos);
   out.append(buffer, static_cast<std::size_t>(rest.at() - buffer));
 }

@@ -14,8 +14,8 @@ struct Bytes {
   std::size_t size;
 };
 
-// The payload of a plain request (msgpack, copydesk.common.tasks.GenerateText), appended to `payload`. `model` is the
-// one served. False: not plain, or wrong, and `payload` is as it was.
+// The payload of a plain request (msgpack, copydesk.common.tasks.GenerateText), appended to `payload`. `model` is
+// the one served. False: not plain, or wrong, and `payload` is as it was.
 bool completion_task(Bytes body, Bytes model, std::string& payload);
 bool chat_task(Bytes body, Bytes model, std::string& payload);
 

@@ -5,9 +5,6 @@
 #include "forms.hpp"
 
 namespace copydesk {
-
-extern PyMethodDef forms_methods[];
-
 namespace {
 
 Bytes bytes_of(const Py_buffer& buffer) {
@@ -40,25 +37,29 @@ PyObject* make_answer(PyObject*, PyObject* arguments) {
   long long created;
   if (!PyArg_ParseTuple(arguments, "y*y*Ly*y*", &payload, &request_id, &created, &model, &digest)) return nullptr;
   std::string body;
-  const bool done = answer(bytes_of(payload), {bytes_of(request_id), created, bytes_of(model), bytes_of(digest)}, body);
+  const Heading heading{bytes_of(request_id), created, bytes_of(model), bytes_of(digest)};
+  const bool done = answer(bytes_of(payload), heading, body);
   for (Py_buffer* buffer : {&payload, &request_id, &model, &digest}) PyBuffer_Release(buffer);
   return result(done, body);
 }
 
 }  // namespace
+}  // namespace copydesk
+
+extern PyMethodDef forms_methods[];
 
 PyMethodDef forms_methods[] = {
-    {"completion_task", make_task<completion_task>, METH_VARARGS,
-     "completion_task(body: bytes, model: bytes) -> bytes | None\n\nThe task of a plain request to /v1/completions."},
-    {"chat_task", make_task<chat_task>, METH_VARARGS,
-     "chat_task(body: bytes, model: bytes) -> bytes | None\n\nThe task of a plain request to /v1/chat/completions."},
-    {"completion_answer", make_answer<completion_answer>, METH_VARARGS,
+    {"completion_task", copydesk::make_task<copydesk::completion_task>, METH_VARARGS,
+     "completion_task(body: bytes, model: bytes) -> bytes | None\n\n"
+     "The task of a plain request to /v1/completions."},
+    {"chat_task", copydesk::make_task<copydesk::chat_task>, METH_VARARGS,
+     "chat_task(body: bytes, model: bytes) -> bytes | None\n\n"
+     "The task of a plain request to /v1/chat/completions."},
+    {"completion_answer", copydesk::make_answer<copydesk::completion_answer>, METH_VARARGS,
      "completion_answer(payload: bytes, request_id: bytes, created: int, model_json: bytes, digest_json: bytes)"
      " -> bytes | None\n\nThe body of a response of /v1/completions."},
-    {"chat_answer", make_answer<chat_answer>, METH_VARARGS,
+    {"chat_answer", copydesk::make_answer<copydesk::chat_answer>, METH_VARARGS,
      "chat_answer(payload: bytes, request_id: bytes, created: int, model_json: bytes, digest_json: bytes)"
      " -> bytes | None\n\nThe body of a response of /v1/chat/completions."},
     {nullptr, nullptr, 0, nullptr},
 };
-
-}  // namespace copydesk

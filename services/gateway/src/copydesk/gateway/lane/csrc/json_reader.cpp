@@ -65,8 +65,8 @@ bool JsonReader::integer(long long low, long long high, long long& value) {
   if (behind == nullptr || behind - at_ > 19) return false;  // 19 digits are below 2^64
   std::uint64_t size = 0;
   for (; at_ != behind; ++at_) size = size * 10 + static_cast<unsigned>(*at_ - '0');
-  if (size > INT64_MAX || (negative && size == 0)) return false;
-  value = negative ? -static_cast<long long>(size) : static_cast<long long>(size);
+  if (size > std::uint64_t{INT64_MAX} + negative || (negative && size == 0)) return false;
+  value = static_cast<long long>(negative ? 0 - size : size);
   return value >= low && value <= high;
 }
 

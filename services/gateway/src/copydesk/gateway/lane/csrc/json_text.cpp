@@ -61,7 +61,8 @@ std::size_t character(const char* at, const char* end) {
     if (left < 3 || !continues(at + 1, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF)) return 0;
     return continues(at + 2) ? 3 : 0;
   }
-  if (lead > 0xF4 || left < 4 || !continues(at + 1, lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF)) return 0;
+  if (lead > 0xF4 || left < 4) return 0;
+  if (!continues(at + 1, lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF)) return 0;
   return continues(at + 2) && continues(at + 3) ? 4 : 0;
 }
 
@@ -94,7 +95,8 @@ int hex_four(const char* at, const char* end) {
   return value;
 }
 
-// The character of \uXXXX, or of a pair of them, from behind the first u; 0 if it is none, a lone surrogate, or NUL.
+// The character of \uXXXX, or of a pair of them, from behind the first u; 0 if there is none, or a lone surrogate,
+// or NUL.
 char32_t read_unicode(const char*& at, const char* end) {
   const int first = hex_four(at, end);
   if (first <= 0) return 0;

@@ -8,8 +8,8 @@
 
 namespace copydesk {
 
-// The text of a JSON string that is well-formed: `raw` bytes between its quotes, `size` without escapes. Every escape
-// is longer than what it stands for.
+// The text of a JSON string that is well-formed: `raw` bytes between its quotes, `size` without escapes. Every
+// escape is longer than what it stands for.
 struct JsonText {
   const char* data = nullptr;
   std::size_t raw = 0;

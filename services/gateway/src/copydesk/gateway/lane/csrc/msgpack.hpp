@@ -74,7 +74,7 @@ inline void append_text_head(std::size_t size, std::string& out) {
   out.append(head, static_cast<std::size_t>(writer.at() - head));
 }
 
-// Reads values one after the other. False: something else is there, or the end.
+// Reads values one after the other. False: something else is there, or the end, and something else may be asked for.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : at_(bytes.data), end_(bytes.data + bytes.size) {}
@@ -100,6 +100,7 @@ class Reader {
   // The bytes of a text, which need not be UTF-8.
   bool text(Bytes& text) {
     if (at_ == end_) return false;
+    const char* start = at_;
     std::size_t size;
     if ((mark() & 0xE0) == 0xA0) {
       size = mark() & 0x1F;
@@ -108,7 +109,9 @@ class Reader {
       return false;
     }
     text = {at_, size};
-    return skip_bytes(size);
+    if (skip_bytes(size)) return true;
+    at_ = start;
+    return false;
   }
 
   // A whole number; not one above 2^63 - 1.

@@ -1,4 +1,5 @@
-// The names that a request may have, by how their values are taken; copydesk.gateway.openai.schemas is the truth.
+// The names that a request may have, and how their values are taken; copydesk.gateway.openai.schemas is the truth.
+// All but the prompt and the messages may be null.
 #pragma once
 
 #include <array>
@@ -24,14 +25,14 @@ enum class Takes : std::uint8_t {
   kRepetitionPenalty,
   kStop,
   kIgnoreEos,
-  kOff,       // false
-  kSwitch,    // true or false, without an effect
-  kOne,       // 1
-  kZero,      // 0
-  kEmpty,     // ""
-  kEmptyList, // []
-  kTag,       // a text without an effect
-  kNull,      // what Python has to look at unless it is null
+  kOff,        // false
+  kSwitch,     // true or false, without an effect
+  kOne,        // 1
+  kZero,       // 0
+  kEmpty,      // ""
+  kEmptyList,  // []
+  kTag,        // a text without an effect
+  kNull,       // what Python has to look at unless it is null
 };
 
 enum Api : unsigned { kCompletions = 1, kChats = 2, kBoth = 3 };
