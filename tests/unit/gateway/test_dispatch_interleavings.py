@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from copydesk.common.rpc import Priority, Status
 from copydesk.gateway.dispatch import Delivery, Dispatch
 from copydesk.gateway.faults import ApiError
+from copydesk.gateway.lane.resumption import Resumption
 from copydesk.gateway.service import Gateway
 from copydesk.routing import Ticket
 from tests.unit.gateway.virtual_fleet import PAYLOAD, Call, VirtualFleet
@@ -106,14 +107,8 @@ class World:
         Ticket(pod.ledger, now)
         number = len(self.dispatches)
         self.outcomes.append([])
-        dispatch = dispatcher.resume(
-            PAYLOAD,
-            now + seconds,
-            self.outcomes[number].append,
-            pod=pod,
-            request_id=1_000 + number,
-            started_at=now,
-        )
+        where = Resumption(pod, 1_000 + number, now, now + seconds, "a-request")
+        dispatch = dispatcher.resume(PAYLOAD, self.outcomes[number].append, where, Priority.INTERACTIVE)
         self.dispatches.append(dispatch)
         assert self.outcomes[number] == []
 

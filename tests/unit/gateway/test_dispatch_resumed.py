@@ -14,6 +14,7 @@ from copydesk.common.rpc.frames import Request
 from copydesk.common.tasks import CorrectedSentence
 from copydesk.gateway.dispatch import Delivery, Dispatch
 from copydesk.gateway.faults import ApiError
+from copydesk.gateway.lane.resumption import Resumption
 from copydesk.gateway.service import Gateway
 from copydesk.routing import Ticket
 from tests.fixtures.fake_pod import FakePod
@@ -40,14 +41,8 @@ class Resumed:
             self._pod.channel.write(encode_frame(Request(ID, 5000, Priority.INTERACTIVE, msgspec.Raw(PAYLOAD))))
 
     def hand_over(self) -> Dispatch:
-        dispatch = self._gateway.dispatcher.resume(
-            PAYLOAD,
-            self._deadline,
-            self.outcomes.append,
-            pod=self._pod,
-            request_id=ID,
-            started_at=self._started_at,
-        )
+        where = Resumption(self._pod, ID, self._started_at, self._deadline, "a-request")
+        dispatch = self._gateway.dispatcher.resume(PAYLOAD, self.outcomes.append, where, Priority.INTERACTIVE)
         assert self.outcomes == []
         return dispatch
 

@@ -26,11 +26,11 @@ class RetryBudget:
         self._retries = 0.0
         self._at = -math.inf
 
-    def request(self, now: float) -> None:
-        """Count a first attempt."""
+    def request(self, now: float, count: int = 1) -> None:
+        """Count a first attempt, or several at once."""
         if now - self._at > _GRAIN_SECONDS:
             self._forget(now)
-        self._requests += 1.0
+        self._requests += count
 
     def try_spend(self, now: float) -> bool:
         """Take one retry, or one hedge, out of the budget if it holds one."""

@@ -6,14 +6,17 @@ import asyncio
 import gc
 import socket
 import sys
+from types import ModuleType
 
 from copydesk.common.bus import BusUrlError
+from copydesk.common.compiled import CompiledLibraryError
 from copydesk.common.process import run, run_until_signal, settle_memory
 from copydesk.common.settings import load_settings, variable_name
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway.app import build_app, build_hot_path
 from copydesk.gateway.keys import KeyRing, KeysFileError
+from copydesk.gateway.lane.native import open_native
 from copydesk.gateway.server import ListenError, Server, listen
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings
@@ -35,9 +38,10 @@ def main() -> int:
     tracing.configure("gateway")
     try:
         keys = _keys(settings)
+        native = open_native(settings.core)
         listener = listen(settings.host, settings.port)
-        run(_serve(settings, keys, listener))
-    except (ListenError, KeysFileError, BusUrlError, _OpenToAllError) as error:
+        run(_serve(settings, keys, listener, native))
+    except (CompiledLibraryError, ListenError, KeysFileError, BusUrlError, _OpenToAllError) as error:
         print(f"copydesk.gateway: {error}", file=sys.stderr)
         return EXIT_REFUSED
     finally:
@@ -61,8 +65,10 @@ def _keys(settings: GatewaySettings) -> KeyRing | None:
     return None
 
 
-async def _serve(settings: GatewaySettings, keys: KeyRing | None, listener: socket.socket) -> None:
-    gateway = Gateway(settings)
+async def _serve(
+    settings: GatewaySettings, keys: KeyRing | None, listener: socket.socket, native: ModuleType | None
+) -> None:
+    gateway = Gateway(settings, native)
     await gateway.start()
     server = Server(
         build_app(gateway, keys),

@@ -65,6 +65,8 @@ def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
         max_body_bytes=gateway.settings.max_body_bytes,
         body_timeout=gateway.settings.body_timeout_ms / 1000,
         epoch=lambda: gateway.gatekeeper.ring,
+        lane=gateway.lane,
+        resuming=gateway.dispatcher.resuming,
     )
 
 

@@ -18,6 +18,7 @@ from copydesk.gateway.attempt import Attempt
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.gate import Gate, PlaceCounts
+from copydesk.gateway.lane.resumption import Resuming, Resumption
 from copydesk.gateway.metrics import Family, Metrics
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.routing_metrics import REFUSED_BY_BUDGET, RoutingMetrics
@@ -82,6 +83,8 @@ class Dispatcher:
         self.metrics = metrics
         self.endpoint_wait = endpoint_wait
         self.routing = RoutingMetrics()
+        self.resuming = Resuming()
+        self.on_refresh: Callable[[], None] | None = None
         self.gate = Gate(fleet, self.routing, places)
         self.loop = asyncio.get_running_loop()
         fleet.on_refresh = self._on_refresh
@@ -102,6 +105,9 @@ class Dispatcher:
         `on_chunk` is called before it with each part of the answer as it comes. When the fleet is full the request
         waits for its turn, batch work behind interactive work; what then cannot be in time is refused.
         """
+        resumed = self.resuming.take()
+        if resumed is not None:
+            return self.resume(payload, on_done, resumed, priority)
         now = self.loop.time()
         self.budget.request(now)
         dispatch = Dispatch(self, payload, deadline, on_done, priority, on_chunk)
@@ -111,25 +117,14 @@ class Dispatcher:
             dispatch.queue_up(now)
         return dispatch
 
-    def resume(
-        self,
-        payload: bytes,
-        deadline: float,
-        on_done: OnDone,
-        *,
-        pod: Pod,
-        request_id: int,
-        started_at: float,
-        priority: Priority = Priority.INTERACTIVE,
-    ) -> Dispatch:
+    def resume(self, payload: bytes, on_done: OnDone, resumed: Resumption, priority: Priority) -> Dispatch:
         """Go on with a request that somebody else has sent, as if it had been submitted here.
 
-        It is at `pod` since `started_at`, under this id on the connection that the pod has now, and everything has
-        been counted: at the gate, by the budget, and in the pod's ledger, where it is timed if its payload is a
-        sentence's. `on_done` is called as for `submit`. A request that comes in parts cannot be resumed.
+        Everything has been counted: at the gate, by the budget, and in the ledger of the pod, where it is timed if
+        its payload is a sentence's. `on_done` is called as for `submit`. A request in parts cannot be resumed.
         """
-        dispatch = Dispatch(self, payload, deadline, on_done, priority, None)
-        dispatch.resume(pod, request_id, started_at)
+        dispatch = Dispatch(self, payload, resumed.deadline, on_done, priority, None)
+        dispatch.resume(resumed.pod, resumed.frame_id, resumed.sent_at)
         return dispatch
 
     def _families(self) -> Iterable[Family]:
@@ -137,6 +132,8 @@ class Dispatcher:
         return self.routing.families(self.fleet, underway=gate.underway, queued=len(gate.queue))
 
     def _on_refresh(self) -> None:
+        if self.on_refresh is not None:
+            self.on_refresh()
         self.gate.refresh(self.loop.time())
 
 

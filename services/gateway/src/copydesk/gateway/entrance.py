@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 
 from copydesk.gateway.access import Gatekeeper, KeyFile, KeyWatch, RedisKeys
 from copydesk.gateway.cache import MemoryCache, RedisCache, SharedSentences
+from copydesk.gateway.cells import Cell, Count
 from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.rates import ClosedMeter, LocalMeter, Meter, SharedMeter
@@ -18,9 +20,21 @@ from copydesk.gateway.settings import GatewaySettings
 class Entrance:
     """Keys, limits, remembered and shared sentences, and the Redis that they share with other gateways, if any."""
 
-    def __init__(self, settings: GatewaySettings, dispatcher: Dispatcher, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        *,
+        new_cell: Callable[[], Count] = Cell,
+    ) -> None:
         self.redis = _redis(settings)
-        self.gatekeeper = Gatekeeper(_meter(settings, self.redis), settings.key_limits)
+        self.gatekeeper = Gatekeeper(
+            _meter(settings, self.redis, new_cell),
+            settings.key_limits,
+            new_cell=new_cell,
+            resuming=dispatcher.resuming,
+        )
         self.sentences = _sentences(settings, dispatcher, self.redis)
         self._watch = _watch(settings, self.gatekeeper, self.redis)
         self._watching: asyncio.Task[None] | None = None
@@ -56,8 +70,8 @@ def _redis(settings: GatewaySettings) -> RedisLink | None:
     return RedisLink(url, timeout=settings.redis_timeout_ms / 1000, random=random.random)
 
 
-def _meter(settings: GatewaySettings, redis: RedisLink | None) -> Meter:
-    local = LocalMeter(asyncio.get_running_loop().time)
+def _meter(settings: GatewaySettings, redis: RedisLink | None, new_cell: Callable[[], Count]) -> Meter:
+    local = LocalMeter(asyncio.get_running_loop().time, new_cell=new_cell)
     if redis is None:
         return local
     return SharedMeter(redis, local if settings.redis_lost == "open" else ClosedMeter())

@@ -17,6 +17,8 @@ from copydesk.common.messages import Endpoint, EndpointsSnapshot, LoadReport
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway.balancing import Balancing
 from copydesk.gateway.health import Health
+from copydesk.gateway.lane.seams import Port
+from copydesk.gateway.link import Link
 from copydesk.gateway.pod import Dialling, Pod
 from copydesk.routing import (
     Held,
@@ -56,7 +58,7 @@ class Fleet:
     `eligible` are the pods of the aperture that can take work; of these `near` and `far` are those that are chosen
     from: not ejected, unless that is `panic`, in this gateway's zone and not. `allowance` is how many requests
     this gateway may have at pods. `on_refresh` is called whenever any of this may have changed. `new_ledger` makes
-    the account of a new pod.
+    the account of a new pod; `open_port`, set before there are pods, shares connections with an express lane.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Fleet:
         self.aperture_size = self.balancing.aperture
         self.digest = ""
         self.on_refresh: Callable[[], None] | None = None
+        self.open_port: Callable[[Pod, Link], Port | None] | None = None
         self._dialling = dialling
         self._new_ledger = new_ledger
         self._random = dialling.random
@@ -188,7 +191,12 @@ class Fleet:
                 known.update(endpoint)
             else:
                 self.pods[endpoint.id] = Pod(
-                    endpoint, self._dialling, self._on_change, ledger=self._new_ledger(), born_at=born_at
+                    endpoint,
+                    self._dialling,
+                    self._on_change,
+                    ledger=self._new_ledger(),
+                    born_at=born_at,
+                    open_port=self.open_port,
                 )
         self._engage()
         self._refresh()
@@ -203,7 +211,12 @@ class Fleet:
             elif pod.engaged:
                 self._retire(pod, RETIRE_SECONDS)
                 self.pods[pod.id] = Pod(
-                    pod.endpoint, self._dialling, self._on_change, ledger=pod.ledger, born_at=pod.born_at
+                    pod.endpoint,
+                    self._dialling,
+                    self._on_change,
+                    ledger=pod.ledger,
+                    born_at=pod.born_at,
+                    open_port=self.open_port,
                 )
 
     def _aperture(self, size: int) -> tuple[str, ...]:
@@ -241,6 +254,7 @@ class Fleet:
         self._refresh()
         for name, reason in verdicts.ejected:
             if reason is Reason.SILENCE:
+                self.pods[name].recall()
                 for request in tuple(self.pods[name].underway):
                     request.on_silence()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from copydesk.common.rpc import Status
 from copydesk.gateway.history import WORK, Work
@@ -34,6 +34,12 @@ class Histogram:
         """Count one observation."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
+
+    def absorb(self, counts: Sequence[int], total: float) -> None:
+        """Add observations that were counted elsewhere, in the same buckets, and that come to `total`."""
+        for index, count in enumerate(counts):
+            self._counts[index] += count
+        self._sum += total
 
     def samples(self) -> Iterator[tuple[str, str, float]]:
         """Yield (suffix, `le`, value) as the text format wants them, buckets cumulative."""
@@ -63,6 +69,23 @@ class Metrics:
         self._seconds[route].observe(seconds)
         if route in WORK:
             self.work.count(code, seconds)
+
+    def absorb(self, route: str, codes: Mapping[int, int], seconds: float, buckets: Sequence[int]) -> None:
+        """Add requests that were counted elsewhere, each of one text that one pod answered if its code is 200.
+
+        `seconds` is what they took together, `buckets` counts them by `LATENCY_BUCKETS`; of the latencies in
+        `work`, which are finer, nothing is known here.
+        """
+        count = sum(codes.values())
+        if not count:
+            return
+        answered = codes.get(200, 0)
+        for code, requests in codes.items():
+            self._requests[route, code] += requests
+        self._sentences[Status.OK] += answered
+        self._seconds[route].absorb(buckets, seconds)
+        self.work.requests += count
+        self.work.answered += answered
 
     def sentence(self, status: Status) -> None:
         """Count one attempt of one sentence on one pod by how it ended."""

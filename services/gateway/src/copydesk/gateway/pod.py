@@ -13,6 +13,7 @@ from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.common.rpc import Channel, Load, RpcConnectError, RpcHandshakeError, RpcPingError, TcpAddress
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway.http_pod.channel import HttpChannel
+from copydesk.gateway.lane.seams import Port
 from copydesk.gateway.link import Link
 from copydesk.routing import Conduct, LedgerRules, warmth
 
@@ -53,8 +54,9 @@ class Pod:
 
     It is eligible for new work while discovery says it is ready, the connection stands, and the pod itself has
     neither announced that it drains nor said that it is not ready. `on_change` is called whenever that may have
-    changed. `underway` are its requests of ours, the oldest first; `born_at` is when it first was eligible, in the
-    event loop's time (None until then; minus infinity: before this gateway's time).
+    changed. `underway` are its requests of ours, the oldest first, but for those that an express lane has sent
+    through `port`, which `open_port` makes of a new connection where there is such a lane; `born_at` is when it
+    first was eligible, in the event loop's time (None until then; minus infinity: before this gateway's time).
     """
 
     def __init__(
@@ -65,18 +67,21 @@ class Pod:
         *,
         ledger: LedgerRules,
         born_at: float | None = None,
+        open_port: Callable[[Pod, Link], Port | None] | None = None,
     ) -> None:
         self.id = endpoint.id
         self.endpoint = endpoint
         self.ledger = ledger
         self.standing = self.ledger.standing
         self.channel: Link | None = None
+        self.port: Port | None = None
         self.reported = EndpointState.WARMING
         self.retired = False
         self.born_at = born_at
         self.underway: dict[Underway, None] = {}
         self._dialling = dialling
         self._on_change = on_change
+        self._open_port = open_port
         self._loop = asyncio.get_running_loop()
         self._nudged = asyncio.Event()
         self._idle = asyncio.Event()
@@ -149,8 +154,14 @@ class Pod:
         if self.retired and not self.underway:
             self._idle.set()
 
+    def recall(self) -> None:
+        """Have all of its requests in `underway`, those that an express lane has sent as well."""
+        if self.port is not None:
+            self.port.recall()
+
     async def retire(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for what is in flight, then disconnect; set `retired` before."""
+        self.recall()
         if self.underway:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
@@ -216,6 +227,7 @@ class Pod:
         self.channel = channel
         self.reported = channel.peer.state
         self.ledger.restart(channel.peer.capacity)
+        self.port = None if self._open_port is None else self._open_port(self, channel)
         _log.info("pod_connected", pod=self.id, address=str(channel.address), state=self.reported.value)
         self._on_change(self)
 
@@ -255,6 +267,9 @@ class Pod:
         self._on_change(self)
 
     def _on_close(self, channel: Link) -> None:
+        if self.port is not None:
+            self.port.close()
+            self.port = None
         _log.info("pod_disconnected", pod=self.id, in_flight=channel.in_flight)
         self._nudged.set()
         self._on_change(self)

@@ -70,7 +70,7 @@ class Server(uvicorn.Server):
 
     def stop(self) -> None:
         """Have `serve` come to its end."""
-        self._lifecycle.stopping = True
+        self._lifecycle.stop()
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from types import ModuleType
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import (
@@ -21,6 +22,8 @@ from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.entrance import Entrance
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.history import History
+from copydesk.gateway.lane.express import ExpressLane
+from copydesk.gateway.lane.storage import storage
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.pod import Dialling
@@ -33,18 +36,28 @@ HISTORY_SECONDS = 1.0
 
 
 class Gateway:
-    """Everything that serves corrections; make it on the event loop that it runs on."""
+    """Everything that serves corrections; make it on the event loop that it runs on.
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    `native` is the compiled module of the express lane; without it, Python carries all requests.
+    """
+
+    def __init__(self, settings: GatewaySettings, native: ModuleType | None = None) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.lifecycle = Lifecycle()
-        self.fleet = Fleet(_dialling(settings), settings.balancing)
-        budget = RetryBudget(ratio=settings.retry_ratio, floor=settings.retry_floor)
-        wait = settings.endpoint_wait_ms / 1000
-        self.dispatcher = Dispatcher(self.fleet, budget, self.metrics, endpoint_wait=wait)
-        self.entrance = Entrance(settings, self.dispatcher, self.metrics)
+        shared = storage(native)
+        places = shared.places()
+        self.fleet = Fleet(_dialling(settings), settings.balancing, new_ledger=shared.ledger)
+        self.dispatcher = Dispatcher(
+            self.fleet,
+            RetryBudget(ratio=settings.retry_ratio, floor=settings.retry_floor),
+            self.metrics,
+            endpoint_wait=settings.endpoint_wait_ms / 1000,
+            places=places,
+        )
+        self.entrance = Entrance(settings, self.dispatcher, self.metrics, new_cell=shared.cell)
         self.gatekeeper = self.entrance.gatekeeper
+        self.lane = None if native is None else ExpressLane(native, self, places)
         self.corrector = Corrector(
             self.entrance.sentences,
             concurrency=settings.request_concurrency,
@@ -73,6 +86,8 @@ class Gateway:
             await self._bus.close()
         await self.entrance.close()
         await self.fleet.close()
+        if self.lane is not None:
+            self.lane.close()
 
     def missing(self) -> str | None:
         """Say what keeps the gateway from serving; None when nothing does."""
@@ -82,14 +97,21 @@ class Gateway:
 
     def fleet_view(self) -> FleetBody:
         """The fleet as `copydesk status` shows it."""
+        self._settle()
         connected = self._bus is not None and self._bus.connected
         return fleet_body(self.dispatcher, discovery_connected=connected)
 
     def render_metrics(self) -> str:
         """All metrics in Prometheus' text format."""
+        self._settle()
         return self.metrics.render(pod_states(self.fleet))
 
+    def _settle(self) -> None:
+        if self.lane is not None:
+            self.lane.settle()
+
     def _record(self) -> None:
+        self._settle()
         in_flight = sum(pod.ledger.in_flight for pod in self.fleet.pods.values())
         self.history.record(self.metrics.work, in_flight, self._loop.time())
         self._recording = self._loop.call_later(HISTORY_SECONDS, self._record)

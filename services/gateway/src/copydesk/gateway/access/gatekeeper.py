@@ -13,6 +13,7 @@ from copydesk.gateway.access.allowance import UNLIMITED, Allowance, allowance
 from copydesk.gateway.cells import Cell, Cells, Count
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.keys import NO_LIMITS, KeyLimits, KeyRing
+from copydesk.gateway.lane.resumption import Resuming
 from copydesk.gateway.metrics import Family
 from copydesk.gateway.rates import Meter
 
@@ -40,11 +41,17 @@ class Gatekeeper:
     """
 
     def __init__(
-        self, meter: Meter, default: KeyLimits = NO_LIMITS, *, new_cell: Callable[[], Count] = Cell
+        self,
+        meter: Meter,
+        default: KeyLimits = NO_LIMITS,
+        *,
+        new_cell: Callable[[], Count] = Cell,
+        resuming: Resuming | None = None,
     ) -> None:
         self.ring: KeyRing | None = None
         self.complete = True
         self.meter = meter
+        self._resuming = resuming or Resuming()
         self.on_change: Callable[[], None] | None = None
         self.on_prune: Callable[[], None] | None = None
         self._default = default
@@ -100,7 +107,7 @@ class Gatekeeper:
                 return
             cell.value += 1
             visit.counted = True
-        if rate is None:
+        if rate is None or self._resuming.now is not None:
             visit.admitted()
         else:
             self.meter.spend(client, rate, visit.on_ruling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from time import perf_counter
@@ -17,6 +18,7 @@ from copydesk.gateway.http.known import KnownHead
 from copydesk.gateway.http.protocol import BoundedProtocol
 from copydesk.gateway.http.request_ids import request_id
 from copydesk.gateway.http.responses import CLIENT_GONE, error_content, error_headers
+from copydesk.gateway.lane.seams import Seat
 
 MAX_UNREAD_BYTES = 4 << 20
 """How much of an answer that comes in parts may wait for a client that does not read, before it is taken for gone.
@@ -33,19 +35,36 @@ _log = get_logger(__name__)
 
 
 class HotProtocol(BoundedProtocol):
-    """Takes hot requests from the parser to their handlers, in turn with those for the ASGI application."""
+    """Takes hot requests from the parser to their handlers, in turn with those for the ASGI application.
+
+    Plain ones do not come that far where there is an express lane: they leave by `_seat`, and are answered without
+    any of this, one at a time like all.
+    """
 
     def __init__(self, *arguments: Any, hot: HotPath, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.hot = hot
         self._out: list[bytes] = []
         self._closing = False
+        self._seat: Seat | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection."""
+        super().connection_made(transport)
+        if self.hot.lane is not None:
+            self._seat = self.hot.lane.seat(self, transport)
 
     def data_received(self, data: bytes) -> None:
         """Take what came: a whole request whose head has come before at once, the rest through the parser."""
         if self._in_head or self._in_body or self._refused is not None:
             super().data_received(data)
             return
+        if self._seat is not None and self._is_free() and self._seat.take(data):
+            return
+        self.resume(data)
+
+    def resume(self, data: bytes) -> None:
+        """Take what came and is not for the express lane, or not any more."""
         end = data.find(b"\r\n\r\n") + 4
         head = data[:end]
         known = self.hot.known.get(head)
@@ -93,8 +112,17 @@ class HotProtocol(BoundedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection, and what was still to be written to it."""
+        if self._seat is not None:
+            self._seat.close()
+            self._seat = None
         self._out.clear()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close the connection once nothing is underway on it."""
+        if self._seat is not None:
+            self._seat.recall()
+        super().shutdown()
 
     def send(self, data: bytes) -> None:
         """Write at the end of this turn of the loop, together with what else there is by then."""
@@ -142,6 +170,8 @@ class HotProtocol(BoundedProtocol):
         if size == len(head) + length:
             known = KnownHead(exchange.path, exchange.handler, exchange.headers, length)
             self.hot.known.learn(head, known)
+            if self.hot.lane is not None and exchange.let_in:
+                self.hot.lane.learn(head, exchange)
 
     def _may_start(self) -> bool:
         return not self._closing and super()._may_start()
@@ -158,6 +188,16 @@ class HotProtocol(BoundedProtocol):
             cycle.leave()
         else:
             super()._abandon(cycle)
+
+    def _is_free(self) -> bool:
+        return self._active is None and not (self.pipeline or self._closing or self.flow.write_paused)
+
+    def _is_idle(self) -> bool:
+        seat = self._seat
+        if seat is not None and (seat.busy or seat.stirred):
+            seat.stirred = False
+            return False
+        return super()._is_idle()
 
     def _part(self) -> None:
         self.flush()
@@ -186,6 +226,7 @@ class HotExchange:
         "handler",
         "headers",
         "keep_alive",
+        "let_in",
         "on_gone",
         "path",
         "request_id",
@@ -206,13 +247,14 @@ class HotExchange:
         self.path = path
         self.handler = handler
         self.headers = headers
-        self.request_id = request_id(headers.get(b"x-request-id"))
-        self.arrived = connection.hot.loop.time()
+        resumed = connection.hot.resuming.now
+        self.request_id = resumed.request_id if resumed else request_id(headers.get(b"x-request-id"))
+        self.arrived = resumed.sent_at if resumed else connection.hot.loop.time()
         self.body = b""
         self.client = ""
         self.on_gone: Callable[[], None] | None = None
         self.keep_alive = keep_alive
-        self.complete = self.gone = self.response_started = self.response_complete = False
+        self.complete = self.gone = self.let_in = self.response_started = self.response_complete = False
         self._connection = connection
         self._known = known
         self._parts: list[bytes] = []
@@ -222,7 +264,7 @@ class HotExchange:
         """Its turn has come: have it handled, once it is complete."""
         hot = self._connection.hot
         hot.metrics.in_flight += 1
-        self._started = perf_counter()
+        self._started = hot.resuming.now.sent_at if hot.resuming.now else perf_counter()
         if self.complete:
             self._handle()
         else:
@@ -300,7 +342,7 @@ class HotExchange:
             self._end(HTTP_OK)
 
     def _handle(self) -> None:
-        error = self._connection.hot.handle(self.handler, self, self._known)
+        error = self._connection.hot.handle(self, self._known)
         if error is None:
             return
         if not self.response_started:

@@ -12,8 +12,8 @@ from copydesk.gateway.http.bridge import bridge
 from copydesk.gateway.http.correct import Correct
 from copydesk.gateway.http.exchange import Handler
 from copydesk.gateway.http.traced import traced
-from copydesk.gateway.openai.handler import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openai.handler import handlers as openai_handlers
+from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openapi import Arguments
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings

@@ -19,6 +19,8 @@ from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.deadlines import Deadlines
 from copydesk.gateway.http.exchange import Exchange, Handler
 from copydesk.gateway.http.known import KnownHead, KnownHeads
+from copydesk.gateway.lane.resumption import Resuming
+from copydesk.gateway.lane.seams import Connection, Seat
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.validation import check_content_type
@@ -40,11 +42,33 @@ class Late(Protocol):
         """The body has not come in time."""
 
 
+class HotRequest(Exchange, Protocol):
+    """An exchange with what handles it; `let_in` says that its client was found and its head is right."""
+
+    handler: Handler
+    let_in: bool
+
+
 class Writer(Protocol):
     """What has something to write at the end of this turn of the loop."""
 
     def flush(self) -> None:
         """Write it."""
+
+
+class Lane(Protocol):
+    """What takes plain requests off the hot path: see `copydesk.gateway.lane.express`.
+
+    `on_forget` is called when it has forgotten all heads, so that they come to be learned again.
+    """
+
+    on_forget: Callable[[], None] | None
+
+    def seat(self, connection: Connection, transport: asyncio.Transport) -> Seat:
+        """Return what takes requests off a client's connection."""
+
+    def learn(self, head: bytes, exchange: Exchange) -> None:
+        """Take requests with this head from now on."""
 
 
 class HotPath:
@@ -63,6 +87,8 @@ class HotPath:
         max_body_bytes: int,
         body_timeout: float,
         epoch: Callable[[], object] = object,
+        lane: Lane | None = None,
+        resuming: Resuming | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.routes = {path.encode("ascii"): (path, handler) for path, handler in handlers.items()}
@@ -71,6 +97,10 @@ class HotPath:
         self.max_body_bytes = max_body_bytes
         self.bodies: Deadlines[Late] = Deadlines(self.loop, body_timeout, self._on_late)
         self.known = KnownHeads()
+        self.lane = lane
+        if lane is not None:
+            lane.on_forget = self.known.forget
+        self.resuming = resuming or Resuming()
         self._authorize = authorize
         self._epoch = epoch
         self._writers: list[Writer] = []
@@ -105,11 +135,12 @@ class HotPath:
             known.epoch = epoch
         return known.client
 
-    def handle(self, handler: Handler, exchange: Exchange, known: KnownHead | None) -> ApiError | None:
+    def handle(self, exchange: HotRequest, known: KnownHead | None) -> ApiError | None:
         """Have a request handled; return the error that it is to be answered with, if that failed at once."""
         try:
             exchange.client = self.admit(exchange.headers) if known is None else self.recognise(known)
-            handler(exchange)
+            exchange.let_in = True
+            exchange.handler(exchange)
         except ApiError as error:
             return error
         except Exception:

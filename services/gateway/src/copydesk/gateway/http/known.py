@@ -53,3 +53,7 @@ class KnownHeads:
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
         self._heads[head] = known
+
+    def forget(self) -> None:
+        """Forget all, since what was found out about them may hold no longer."""
+        self._heads.clear()

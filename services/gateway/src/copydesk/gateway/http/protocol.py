@@ -230,11 +230,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._on_idle_timer)
 
     def _on_idle_timer(self) -> None:
-        if not self._stirred and self._active is None:
+        if self._is_idle():
             self.timeout_keep_alive_handler()
             return
         self._stirred = False
         self._watch_idleness()
+
+    def _is_idle(self) -> bool:
+        """Whether nothing has come since the last look, and nothing is underway."""
+        return not self._stirred and self._active is None
 
     def _stop_timers(self) -> None:
         for timer in (self._head_timer, self._idle_timer):

@@ -8,6 +8,7 @@ from functools import partial
 
 from copydesk.gateway.http.exchange import Exchange, Handler, header
 from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Form, Heading
+from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openai.run import Reply, Run
 from copydesk.gateway.openai.streaming import StreamedReply
 from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
@@ -19,9 +20,6 @@ from copydesk.gateway.validation import (
     parse_deadline,
     parse_priority,
 )
-
-COMPLETIONS = "/v1/completions"
-CHAT_COMPLETIONS = "/v1/chat/completions"
 
 _DEADLINE = DEADLINE_HEADER.lower().encode()
 _PRIORITY = PRIORITY_HEADER.lower().encode()

@@ -62,7 +62,8 @@ Lane::Lane(Held places, std::string model, std::string model_json, std::string t
       sweep_at_(kNever) {}
 
 bool Lane::take(Seat& seat, PyObject* data) {
-  if (!active || near.empty() || places().underway >= allowance || flights_.full()) return false;
+  if (!active || near.empty() || flights_.full()) return false;
+  if (places().underway >= allowance || places().waiting > 0) return false;
   const Bytes all{PyBytes_AS_STRING(data), static_cast<std::size_t>(PyBytes_GET_SIZE(data))};
   const void* blank = memmem(all.data, std::min(all.size, Heads::kMostBytes), "\r\n\r\n", 4);
   if (blank == nullptr) return false;

@@ -1,9 +1,9 @@
 // The module `copydesk.gateway.lane._native`; `_native.pyi` tells what is in it.
 #include "lane.hpp"
 
-namespace copydesk {
+extern PyMethodDef forms_methods[];  // of forms_api.cpp
 
-extern PyMethodDef forms_methods[];
+namespace copydesk {
 
 PyTypeObject* lane_type = nullptr;
 PyTypeObject* account_type = nullptr;

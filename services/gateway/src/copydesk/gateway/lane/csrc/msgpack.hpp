@@ -74,7 +74,7 @@ inline void append_text_head(std::size_t size, std::string& out) {
   out.append(head, static_cast<std::size_t>(writer.at() - head));
 }
 
-// Reads values one after the other. False: something else is there, or the end, and something else may be asked for.
+// Reads values one after the other. False: what is next is something else, for which a caller may ask then.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : at_(bytes.data), end_(bytes.data + bytes.size) {}
@@ -114,7 +114,7 @@ class Reader {
     return false;
   }
 
-  // A whole number; not one above 2^63 - 1.
+  // A whole number; false, and behind it, for one above 2^63 - 1.
   bool integer(long long& value) {
     if (at_ == end_) return false;
     const unsigned first = mark();

@@ -39,9 +39,12 @@ void seat_dealloc(PyObject* object) {
 
 PyObject* take(PyObject* object, PyObject* data) {
   Seat& seat = self(object);
-  if (seat.flight != nullptr) seat.lane->recall(*seat.flight);
+  if (seat.flight != nullptr) {
+    seat.lane->recall(*seat.flight);
+    Py_RETURN_FALSE;
+  }
   if (!seat.owner || !PyBytes_CheckExact(data)) Py_RETURN_FALSE;
-  return PyBool_FromLong(seat.flight == nullptr && seat.lane->take(seat, data));
+  return PyBool_FromLong(seat.lane->take(seat, data));
 }
 
 PyObject* recall(PyObject* object, PyObject*) {

@@ -1,0 +1,226 @@
+"""The express lane as a part of its gateway: what it must know, what it has counted, what it hands back.
+
+The compiled half (`csrc/lane.hpp` says how it works) carries plain requests alone, and shares the ledgers of pods,
+the places at the gate and the cells of clients with Python. Here it is told which pods to choose from and which
+heads of requests it may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from math import isinf
+from types import ModuleType
+from typing import Protocol
+
+import msgspec
+
+from copydesk.common.rpc import Channel
+from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES
+from copydesk.common.tracing import tracing
+from copydesk.gateway.access import Gatekeeper
+from copydesk.gateway.dispatch import Dispatcher
+from copydesk.gateway.faults import ApiError
+from copydesk.gateway.fleet import Fleet
+from copydesk.gateway.gate import PlaceCounts
+from copydesk.gateway.http.exchange import Exchange, header
+from copydesk.gateway.http.responses import CLIENT_GONE
+from copydesk.gateway.lane.parser import LaneParser
+from copydesk.gateway.lane.resumption import Resumption
+from copydesk.gateway.lane.seams import Connection, Port, Seat
+from copydesk.gateway.lifecycle import Lifecycle
+from copydesk.gateway.link import Link
+from copydesk.gateway.metrics import LATENCY_BUCKETS, Metrics
+from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
+from copydesk.gateway.pod import Pod
+from copydesk.gateway.rates import LocalMeter
+from copydesk.gateway.settings import GatewaySettings
+from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER, parse_deadline, parse_priority
+
+FORMS = (COMPLETIONS, CHAT_COMPLETIONS)
+"""The paths by the numbers that the compiled half has for them."""
+
+_DEADLINE = DEADLINE_HEADER.lower().encode()
+_PRIORITY = PRIORITY_HEADER.lower().encode()
+
+
+class Served(Protocol):
+    """What the lane needs of the gateway that it is a part of."""
+
+    settings: GatewaySettings
+    dispatcher: Dispatcher
+    fleet: Fleet
+    gatekeeper: Gatekeeper
+    metrics: Metrics
+    lifecycle: Lifecycle
+
+
+class ExpressLane:
+    """Carries plain requests of one gateway; make it on the gateway's event loop."""
+
+    def __init__(self, native: ModuleType, gateway: Served, places: PlaceCounts) -> None:
+        self.on_forget: Callable[[], None] | None = None
+        self._native = native
+        self._settings = gateway.settings
+        self._dispatcher = gateway.dispatcher
+        self._fleet = gateway.fleet
+        self._gatekeeper = gateway.gatekeeper
+        self._metrics = gateway.metrics
+        self._lifecycle = gateway.lifecycle
+        self._loop = asyncio.get_running_loop()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._underway = 0
+        self._lane = native.Lane(
+            places=places,
+            model=self._settings.model.encode(),
+            model_json=msgspec.json.encode(self._settings.model),
+            token=b"req-" + secrets.token_hex(6).encode(),
+            seed=secrets.randbits(63) | 1,
+            bounds=LATENCY_BUCKETS,
+            resume=self._resume,
+            wake=self._wake,
+            alarm=self._set_alarm,
+            let_in=self._dispatcher.gate.let_in,
+        )
+        self._connect()
+
+    @property
+    def active(self) -> bool:
+        """Whether it takes requests."""
+        return bool(self._lane.active)
+
+    @property
+    def underway(self) -> int:
+        """Requests that it has."""
+        return int(self._lane.underway)
+
+    def seat(self, connection: Connection, transport: asyncio.Transport) -> Seat:
+        """Return what takes requests off a client's connection."""
+        seat: Seat = self._native.Seat(lane=self._lane, owner=connection, write=transport.write)
+        return seat
+
+    def open_port(self, pod: Pod, channel: Link) -> Port | None:
+        """Share the connection to a pod; None where it does not speak frames."""
+        if not isinstance(channel, Channel):
+            return None
+        port: Port = self._native.Port(
+            lane=self._lane,
+            owner=pod,
+            account=pod.ledger,
+            write=channel.write,
+            digest=channel.peer.digest.encode(),
+            most=DEFAULT_MAX_FRAME_BYTES,
+        )
+        channel.tap(LaneParser(port))
+        return port
+
+    def refresh(self) -> None:
+        """The fleet has changed, or some time has passed."""
+        fleet = self._fleet
+        started = self._lane.take_started()
+        if started:
+            self._dispatcher.budget.request(self._loop.time(), started)
+        near = [pod.port for pod in fleet.near]
+        far = [pod.port for pod in fleet.far]
+        if None in near or None in far or tracing.on or self._lifecycle.stopping:
+            self._lane.active = False
+            return
+        self._lane.choose_from(near, far, fleet.allowance, fleet.balancing.spillover)
+        self._lane.active = True
+
+    def learn(self, head: bytes, exchange: Exchange) -> None:
+        """Take requests with this head from now on, as `exchange`, which had it, was let in."""
+        if exchange.path not in FORMS:
+            return
+        meter, allowed = self._gatekeeper.meter, self._gatekeeper.allowance_of(exchange.client)
+        local = meter if isinstance(meter, LocalMeter) else None
+        if allowed.rate is not None and local is None:
+            return
+        try:
+            deadline_ms = parse_deadline(
+                header(exchange, _DEADLINE), self._settings.deadline_ms, self._settings.limits
+            )
+            priority = parse_priority(header(exchange, _PRIORITY), None)
+        except ApiError:
+            return
+        inside = None if allowed.concurrency is None else self._gatekeeper.inside_cell(exchange.client)
+        due = None if allowed.rate is None or local is None else local.due_cell(exchange.client)
+        self._lane.learn(
+            head=head,
+            form=FORMS.index(exchange.path),
+            priority=priority,
+            allowed=deadline_ms / 1000,
+            inside=inside,
+            concurrency=allowed.concurrency or 0,
+            due=due,
+            interval=allowed.rate.interval if allowed.rate else 0,
+            burst=allowed.rate.burst if allowed.rate else 0,
+        )
+
+    def forget(self) -> None:
+        """Who may come in has changed: heads have to be learned anew."""
+        self._lane.forget()
+        if self.on_forget is not None:
+            self.on_forget()
+
+    def settle(self) -> None:
+        """Put what has been counted where all counts are."""
+        forms, latencies = self._lane.drain()
+        for path, (answered, gone, seconds, buckets) in zip(FORMS, forms, strict=True):
+            self._metrics.absorb(path, {200: answered, CLIENT_GONE: gone}, seconds, buckets)
+        self._metrics.work.latency.absorb(latencies)
+        underway = self.underway
+        self._metrics.in_flight += underway - self._underway
+        self._underway = underway
+
+    def stop(self) -> None:
+        """Take nothing more, and hand back what is underway: answers now ask their clients to leave."""
+        self._lane.active = False
+        self._lane.recall()
+
+    def close(self) -> None:
+        """Forget everything."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._lane.close()
+
+    def _connect(self) -> None:
+        self._fleet.open_port = self.open_port
+        self._dispatcher.on_refresh = self.refresh
+        self._lifecycle.on_stop = self.stop
+        self._gatekeeper.on_change = self._gatekeeper.on_prune = self.forget
+        if isinstance(self._gatekeeper.meter, LocalMeter):
+            self._gatekeeper.meter.on_prune = self.forget
+
+    def _wake(self) -> None:
+        self._loop.call_soon(self._lane.flush)
+
+    def _set_alarm(self, when: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(when, self._sweep)
+
+    def _sweep(self) -> None:
+        self._alarm = None
+        earliest = self._lane.sweep(self._loop.time())
+        if not isinf(earliest) and self._alarm is None:
+            self._alarm = self._loop.call_at(earliest, self._sweep)
+
+    def _resume(
+        self,
+        connection: Connection,
+        pod: Pod,
+        data: bytes,
+        frame_id: int,
+        sent_at: float,
+        deadline: float,
+        name: str,
+    ) -> bool:
+        resuming = self._dispatcher.resuming
+        resuming.now = found = Resumption(pod, frame_id, sent_at, deadline, name)
+        try:
+            connection.resume(data)
+        finally:
+            resuming.now = None
+        return found.taken
