@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import isinf
 from types import ModuleType
 from typing import Protocol
@@ -31,7 +31,7 @@ from copydesk.gateway.lane.resumption import Resumption
 from copydesk.gateway.lane.seams import Connection, Port, Seat
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.link import Link
-from copydesk.gateway.metrics import LATENCY_BUCKETS, Metrics
+from copydesk.gateway.metrics import LATENCY_BUCKETS, Family, Metrics
 from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rates import LocalMeter
@@ -40,6 +40,9 @@ from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER, parse_
 
 FORMS = (COMPLETIONS, CHAT_COMPLETIONS)
 """The paths by the numbers that the compiled half has for them."""
+
+MOST_HEADS = 4_000
+"""Heads that are known at once, of some hundred bytes each; when there are more, all go."""
 
 _DEADLINE = DEADLINE_HEADER.lower().encode()
 _PRIORITY = PRIORITY_HEADER.lower().encode()
@@ -71,6 +74,7 @@ class ExpressLane:
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
         self._underway = 0
+        self._endings = dict.fromkeys(("answered", "client_gone", "handed_back"), 0)
         self._lane = native.Lane(
             places=places,
             model=self._settings.model.encode(),
@@ -144,6 +148,8 @@ class ExpressLane:
             priority = parse_priority(header(exchange, _PRIORITY), None)
         except ApiError:
             return
+        if self._lane.heads >= MOST_HEADS:
+            self.forget()
         inside = None if allowed.concurrency is None else self._gatekeeper.inside_cell(exchange.client)
         due = None if allowed.rate is None or local is None else local.due_cell(exchange.client)
         self._lane.learn(
@@ -166,13 +172,23 @@ class ExpressLane:
 
     def settle(self) -> None:
         """Put what has been counted where all counts are."""
-        forms, latencies = self._lane.drain()
+        forms, latencies, handed_back = self._lane.drain()
         for path, (answered, gone, seconds, buckets) in zip(FORMS, forms, strict=True):
             self._metrics.absorb(path, {200: answered, CLIENT_GONE: gone}, seconds, buckets)
+            self._endings["answered"] += answered
+            self._endings["client_gone"] += gone
+        self._endings["handed_back"] += handed_back
         self._metrics.work.latency.absorb(latencies)
         underway = self.underway
         self._metrics.in_flight += underway - self._underway
         self._underway = underway
+
+    def families(self) -> Iterator[Family]:
+        """What there is to count, for the metrics."""
+        endings = [((("ending", ending),), count) for ending, count in self._endings.items()]
+        yield "lane_requests_total", "counter", "Requests that the compiled lane has carried, by how.", endings
+        active = "Whether the compiled lane takes requests."
+        yield "lane_active", "gauge", active, [((), float(self.active))]
 
     def stop(self) -> None:
         """Take nothing more, and hand back what is underway: answers now ask their clients to leave."""
@@ -186,6 +202,7 @@ class ExpressLane:
         self._lane.close()
 
     def _connect(self) -> None:
+        self._metrics.include(self.families)
         self._fleet.open_port = self.open_port
         self._dispatcher.on_refresh = self.refresh
         self._lifecycle.on_stop = self.stop

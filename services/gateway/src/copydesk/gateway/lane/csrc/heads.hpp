@@ -45,7 +45,6 @@ bool take_apart(Bytes bytes, Head& head);
 
 class Heads {
  public:
-  static constexpr std::size_t kMost = 4000;
   static constexpr std::size_t kMostBytes = 4000;
 
   // Null for a head that is not known.
@@ -54,7 +53,6 @@ class Heads {
     return found == rules_.end() ? nullptr : &found->second;
   }
   void learn(std::string key, std::shared_ptr<const Rule> rule) {
-    if (rules_.size() >= kMost) rules_.clear();
     rules_[std::move(key)] = std::move(rule);
   }
   void forget() { rules_.clear(); }

@@ -308,6 +308,7 @@ void Lane::recall(Flight& flight) {
   Held resume(callbacks_.resume.get());
   Held taken = Held::taking(arguments && resume ? PyObject_CallObject(resume.get(), arguments.get()) : nullptr);
   if (!taken) show_error(resume.get());
+  tally.recalled();
   if (taken.get() == Py_True) return;
   append_cancel(id, port.out);
   mark(port);

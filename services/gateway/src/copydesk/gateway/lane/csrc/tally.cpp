@@ -75,7 +75,7 @@ PyObject* Tally::drain() {
     tally.buckets.resize(buckets);
   }
   latencies_.fill(0.0);
-  return PyTuple_Pack(2, forms.get(), latencies.get());
+  return Py_BuildValue("OOL", forms.get(), latencies.get(), std::exchange(recalled_, 0));
 }
 
 }  // namespace copydesk

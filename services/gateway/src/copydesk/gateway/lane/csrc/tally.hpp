@@ -21,11 +21,13 @@ class Tally {
   explicit Tally(std::vector<double> bounds);
 
   void started() { ++started_; }
+  void recalled() { ++recalled_; }
   void answered(Form form, double seconds);
   void gone(Form form, double seconds);
   long long take_started() { return std::exchange(started_, 0); }
 
-  // (answered, gone, seconds, buckets) of each form, and the quantiles' buckets; new references. Starts anew.
+  // (answered, gone, seconds, buckets) of each form, the quantiles' buckets, and how many went back to Python; a new
+  // reference. Starts anew.
   PyObject* drain();
 
  private:
@@ -34,7 +36,7 @@ class Tally {
   std::vector<double> bounds_;
   std::array<FormTally, kForms> forms_;
   std::array<double, kQuantileBuckets> latencies_{};
-  long long started_ = 0;
+  long long started_ = 0, recalled_ = 0;
 };
 
 int quantile_bucket(double value);
