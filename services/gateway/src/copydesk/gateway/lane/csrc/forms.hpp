@@ -38,4 +38,16 @@ void append_json_string(Bytes text, std::string& out);
 
 bool valid_utf8(Bytes text);
 
+// The payload of a plain request to /v1/correct (msgpack, copydesk.common.tasks.CorrectSentence), appended to
+// `payload`, and its one sentence, of at most `most_characters`, to `sentence`. False: not plain, or wrong, and both
+// are as they were.
+bool correction_task(Bytes body, Bytes model, std::size_t most_characters, std::string& payload,
+                     std::string& sentence);
+
+// The JSON body of the answer (copydesk.gateway.schemas.TextAnswer) to a `sentence` that correction_task gave, made
+// of a pod's payload (msgpack, copydesk.common.tasks.CorrectedSentence), appended to `body`. `latency_us` is what
+// becomes latency_ms. False: not what is expected, and `body` is as it was.
+bool correction_answer(Bytes payload, Bytes sentence, const Heading& heading, long long latency_us,
+                       std::string& body);
+
 }  // namespace copydesk
