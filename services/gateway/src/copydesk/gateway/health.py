@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway.pod import Pod
@@ -38,6 +38,10 @@ class Health:
     def observe(self, milliseconds: float) -> None:
         """Take in how long an answer took that was of the usual length."""
         self._latencies.observe(milliseconds)
+
+    def absorb(self, counts: Sequence[float]) -> None:
+        """Take in such answers that were counted elsewhere, in the buckets of `Quantiles`."""
+        self._latencies.absorb(counts)
 
     def ejected(self, pod: str) -> bool:
         """Whether a pod is left alone for now."""

@@ -66,6 +66,11 @@ class SharedSentences:
         self._unusable = 0
         self._found: dict[str, int] = defaultdict(int)
 
+    @property
+    def underway(self) -> dict[bytes, Flight] | None:
+        """The sentences that others may wait for, by their payloads; None where none are shared."""
+        return self._flights if self._share else None
+
     def submit(
         self,
         payload: bytes,

@@ -13,8 +13,8 @@ from copydesk.gateway.http.correct import Correct
 from copydesk.gateway.http.exchange import Handler
 from copydesk.gateway.http.traced import traced
 from copydesk.gateway.openai.handler import handlers as openai_handlers
-from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openapi import Arguments
+from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS, CORRECT
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings
 
@@ -33,7 +33,7 @@ def endpoints(gateway: Gateway) -> list[Endpoint]:
     limits = gateway.settings.limits
     openai = openai_handlers(gateway)
     found = [
-        Endpoint("/v1/correct", Correct(gateway), documents.correct(limits)),
+        Endpoint(CORRECT, Correct(gateway), documents.correct(limits)),
         Endpoint(COMPLETIONS, openai[COMPLETIONS], openai_documents.completions(limits)),
         Endpoint(CHAT_COMPLETIONS, openai[CHAT_COMPLETIONS], openai_documents.chat_completions(limits)),
     ]

@@ -21,6 +21,7 @@ from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES
 from copydesk.common.tracing import tracing
 from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.dispatch import Dispatcher
+from copydesk.gateway.entrance import Entrance
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.gate import PlaceCounts
@@ -32,13 +33,13 @@ from copydesk.gateway.lane.seams import Connection, Port, Seat
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.link import Link
 from copydesk.gateway.metrics import LATENCY_BUCKETS, Family, Metrics
-from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
+from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS, CORRECT
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rates import LocalMeter
 from copydesk.gateway.settings import GatewaySettings
 from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER, parse_deadline, parse_priority
 
-FORMS = (COMPLETIONS, CHAT_COMPLETIONS)
+FORMS = (COMPLETIONS, CHAT_COMPLETIONS, CORRECT)
 """The paths by the numbers that the compiled half has for them."""
 
 MOST_HEADS = 4_000
@@ -57,6 +58,7 @@ class Served(Protocol):
     gatekeeper: Gatekeeper
     metrics: Metrics
     lifecycle: Lifecycle
+    entrance: Entrance
 
 
 class ExpressLane:
@@ -79,6 +81,7 @@ class ExpressLane:
             places=places,
             model=self._settings.model.encode(),
             model_json=msgspec.json.encode(self._settings.model),
+            most_characters=min(self._settings.max_sentence_characters, self._settings.limits.characters),
             token=b"req-" + secrets.token_hex(6).encode(),
             seed=secrets.randbits(63) | 1,
             bounds=LATENCY_BUCKETS,
@@ -87,7 +90,16 @@ class ExpressLane:
             alarm=self._set_alarm,
             let_in=self._dispatcher.gate.let_in,
         )
+        self._forms = {
+            path: form for form, path in enumerate(FORMS) if path != CORRECT or self._takes_corrections()
+        }
+        if gateway.entrance.sentences.underway is not None:
+            self._lane.share(gateway.entrance.sentences.underway)
         self._connect()
+
+    def _takes_corrections(self) -> bool:
+        """Whether nothing is asked for sentences that the lane does not know: a memory, or a second pod."""
+        return self._settings.cache == "off" and not self._fleet.balancing.hedge
 
     @property
     def active(self) -> bool:
@@ -125,6 +137,7 @@ class ExpressLane:
         started = self._lane.take_started()
         if started:
             self._dispatcher.budget.request(self._loop.time(), started)
+            self.settle()
         near = [pod.port for pod in fleet.near]
         far = [pod.port for pod in fleet.far]
         if None in near or None in far or tracing.on or self._lifecycle.stopping:
@@ -135,7 +148,7 @@ class ExpressLane:
 
     def learn(self, head: bytes, exchange: Exchange) -> None:
         """Take requests with this head from now on, as `exchange`, which had it, was let in."""
-        if exchange.path not in FORMS:
+        if exchange.path not in self._forms:
             return
         meter, allowed = self._gatekeeper.meter, self._gatekeeper.allowance_of(exchange.client)
         local = meter if isinstance(meter, LocalMeter) else None
@@ -154,7 +167,7 @@ class ExpressLane:
         due = None if allowed.rate is None or local is None else local.due_cell(exchange.client)
         self._lane.learn(
             head=head,
-            form=FORMS.index(exchange.path),
+            form=self._forms[exchange.path],
             priority=priority,
             allowed=deadline_ms / 1000,
             inside=inside,
@@ -172,13 +185,14 @@ class ExpressLane:
 
     def settle(self) -> None:
         """Put what has been counted where all counts are."""
-        forms, latencies, handed_back = self._lane.drain()
+        forms, latencies, sentences, handed_back = self._lane.drain()
         for path, (answered, gone, seconds, buckets) in zip(FORMS, forms, strict=True):
             self._metrics.absorb(path, {200: answered, CLIENT_GONE: gone}, seconds, buckets)
             self._endings["answered"] += answered
             self._endings["client_gone"] += gone
         self._endings["handed_back"] += handed_back
         self._metrics.work.latency.absorb(latencies)
+        self._fleet.health.absorb(sentences)
         underway = self.underway
         self._metrics.in_flight += underway - self._underway
         self._underway = underway

@@ -8,11 +8,11 @@ from functools import partial
 
 from copydesk.gateway.http.exchange import Exchange, Handler, header
 from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Form, Heading
-from copydesk.gateway.openai.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.openai.run import Reply, Run
 from copydesk.gateway.openai.streaming import StreamedReply
 from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
 from copydesk.gateway.openai.whole import WholeReply
+from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.validation import (
     DEADLINE_HEADER,

@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kLatencyFloorMs = 1.0;  // LATENCY_FLOOR_MS of routing.score
 constexpr double kFull = 2.0;            // FULL of routing.ledger
+constexpr double kSmoothing = 0.1;       // _SMOOTHING of routing.ledger
 
 long long outstanding(const Account& account, double now) {
   const long long own = account.in_flight;
@@ -73,6 +74,40 @@ Standing standing(const Account& account, double now) {
 bool better(const Standing& first, const Standing& second, double ratio) {
   if (std::isnan(first.latency) || std::isnan(second.latency)) return first.occupancy <= ratio * second.occupancy;
   return cost(first) <= ratio * cost(second);
+}
+
+// The peak-sensitive average of `copydesk.routing.ewma`.
+void Account::observe(double elapsed_ms, double now) {
+  if (std::isnan(latency_ms) || elapsed_ms >= latency_ms) {
+    latency_ms = elapsed_ms;
+  } else {
+    const double weight = now > latency_at ? std::exp((latency_at - now) / tau) : 1.0;
+    latency_ms = latency_ms * weight + elapsed_ms * (1.0 - weight);
+  }
+  if (now > latency_at) latency_at = now;
+}
+
+void Account::answered(double sent_at, double now, bool timed) {
+  --in_flight;
+  answered_at = waiting_since = now;
+  failures = 0;
+  if (!timed) return;
+  --awaited;
+  const double elapsed_ms = (now - sent_at) * 1000.0;
+  observe(elapsed_ms, now);
+  ++samples;
+  const double count = static_cast<double>(samples);
+  mean_ms += (count > 1.0 / kSmoothing ? kSmoothing : 1.0 / count) * (elapsed_ms - mean_ms);
+}
+
+// It had no answer yet, which may still say that the pod is slower than thought.
+void Account::abandoned(double sent_at, double now, bool timed) {
+  --in_flight;
+  if (!timed) return;
+  --awaited;
+  const double elapsed_ms = (now - sent_at) * 1000.0;
+  const double known = latency(*this, now);
+  if (elapsed_ms > (std::isnan(known) ? 0.0 : known)) observe(elapsed_ms, now);
 }
 
 PyTypeObject* make_account_type() { return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec)); }

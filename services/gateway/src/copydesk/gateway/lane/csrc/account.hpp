@@ -15,11 +15,14 @@ struct Account {
   double mean_ms, answered_at, weight, heard_at, load_valid, full_until, waiting_since;
   double latency_ms, latency_at, tau;
 
-  // A request that says nothing of the pod by how long it takes has been sent.
-  void start() {
+  // A request has been sent; `timed`: how long it takes says something of the pod.
+  void start(double now, bool timed) {
     ++in_flight;
     ++requests;
     ++sent_since_load;
+    if (!timed) return;
+    if (awaited == 0) waiting_since = now;
+    ++awaited;
   }
 
   void hear(long long running, long long waiting, long long places, double now) {
@@ -30,13 +33,11 @@ struct Account {
     sent_since_load = 0;
   }
 
-  void answered(double now) {
-    --in_flight;
-    answered_at = waiting_since = now;
-    failures = 0;
-  }
+  void answered(double sent_at, double now, bool timed);
+  void abandoned(double sent_at, double now, bool timed);
 
-  void abandoned() { --in_flight; }
+ private:
+  void observe(double elapsed_ms, double now);
 };
 
 struct Standing {

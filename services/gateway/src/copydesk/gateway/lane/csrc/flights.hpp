@@ -16,6 +16,7 @@ struct Flight {
   std::shared_ptr<const Rule> rule;
   Held data;  // the request as it came, for Python to begin with should it come to that
   std::string request_id;
+  std::string sentence;  // that is corrected
   double sent_at = 0.0, deadline = 0.0;  // monotonic seconds
 
   bool underway() const { return id != 0; }

@@ -16,8 +16,11 @@
 
 namespace copydesk {
 
-enum class Form : int { kCompletion = 0, kChat = 1 };
-constexpr int kForms = 2;
+enum class Form : int { kCompletion = 0, kChat = 1, kCorrection = 2 };
+constexpr int kForms = 3;
+
+// Sentences are much of a length: how long one takes says something of its pod. How long a text takes to write does not.
+constexpr bool timed(Form form) { return form == Form::kCorrection; }
 
 // What the gateway found out about a head: whose it is, where it leads, and what holds for its client.
 struct Rule {

@@ -30,10 +30,6 @@ void append_number(unsigned long long number, std::string& out) {
   out.append(at, static_cast<std::size_t>(digits + sizeof digits - at));
 }
 
-bool task(Form form, Bytes body, Bytes model, std::string& payload) {
-  return form == Form::kChat ? chat_task(body, model, payload) : completion_task(body, model, payload);
-}
-
 void call(const Held& callback, PyObject* argument) {
   if (!callback) return;  // the lane is closed
   Held result = Held::taking(argument == nullptr ? PyObject_CallNoArgs(callback.get())
@@ -50,13 +46,14 @@ bool flies_on(const Flight& flight, const Port& port) { return &port_of(flight) 
 
 double monotonic() { return seconds_of(CLOCK_MONOTONIC); }
 
-Lane::Lane(Held places, std::string model, std::string model_json, std::string token, std::uint64_t seed,
-           std::vector<double> bounds, Callbacks callbacks)
+Lane::Lane(Held places, std::string model, std::string model_json, std::size_t most_characters, std::string token,
+           std::uint64_t seed, std::vector<double> bounds, Callbacks callbacks)
     : tally(std::move(bounds)),
       places_(std::move(places)),
       model_(std::move(model)),
       model_json_(std::move(model_json)),
       token_(std::move(token)),
+      most_characters_(most_characters),
       random_(seed),
       callbacks_(std::move(callbacks)),
       sweep_at_(kNever) {}
@@ -71,14 +68,41 @@ bool Lane::take(Seat& seat, PyObject* data) {
   if (!take_apart({all.data, size}, head_) || head_.length != all.size - size) return false;
   const std::shared_ptr<const Rule>* rule = heads.find(head_.key);
   if (rule == nullptr) return false;
-  payload_.clear();
-  if (!task((*rule)->form, {all.data + size, head_.length}, {model_.data(), model_.size()}, payload_)) return false;
-  if (payload_.size() > kMostPayload) return false;
+  if (!task((*rule)->form, {all.data + size, head_.length}) || payload_.size() > kMostPayload) return false;
+  if ((*rule)->form == Form::kCorrection && shares && is_underway()) return false;
   const double now = monotonic();
   Port* port = pick(now);
   if (port == nullptr || !port->open || !allows(**rule, now)) return false;
   send(seat, *port, *rule, data, now);
   return true;
+}
+
+// Writes the payload to `payload_`, and the sentence that is to be corrected to `sentence_`.
+bool Lane::task(Form form, Bytes body) {
+  const Bytes model{model_.data(), model_.size()};
+  payload_.clear();
+  sentence_.clear();
+  switch (form) {
+    case Form::kCompletion: return completion_task(body, model, payload_);
+    case Form::kChat: return chat_task(body, model, payload_);
+    case Form::kCorrection: return correction_task(body, model, most_characters_, payload_, sentence_);
+  }
+  return false;
+}
+
+// Whether the sentence is underway already: then Python lets both wait for the one answer.
+bool Lane::is_underway() {
+  const auto found = sentences_.find(sentence_);
+  if (found != sentences_.end()) {
+    Flight* flight = flights_.find(found->second);
+    if (flight != nullptr) recall(*flight);
+    return true;
+  }
+  if (!elsewhere || PyDict_GET_SIZE(elsewhere.get()) == 0) return false;
+  Held key = Held::taking(PyBytes_FromStringAndSize(payload_.data(), static_cast<Py_ssize_t>(payload_.size())));
+  const int contained = key ? PyDict_Contains(elsewhere.get(), key.get()) : -1;
+  if (contained < 0) PyErr_Clear();
+  return contained != 0;
 }
 
 // Last of all checks, since it counts the request.
@@ -120,7 +144,9 @@ void Lane::send(Seat& seat, Port& port, const std::shared_ptr<const Rule>& rule,
   name(flight, head_.request_id);
   seat.flight = &flight;
   ++places().underway;
-  port.book().start();
+  port.book().start(now, timed(rule->form));
+  flight.sentence.assign(sentence_);
+  if (shares && rule->form == Form::kCorrection) sentences_[sentence_] = flight.id;
   tally.started();
   const auto remaining = std::max(1LL, static_cast<long long>(rule->allowed * 1000.0));
   append_request(flight.id, remaining, rule->priority, {payload_.data(), payload_.size()}, port.out);
@@ -214,7 +240,7 @@ bool Lane::finish(Port& port, const Reply& reply) {
   if (flight == nullptr || !flies_on(*flight, port) || !answer(*flight, reply)) return false;
   const double now = monotonic();
   port.book().hear(reply.running, reply.queued, reply.capacity, now);
-  port.book().answered(now);
+  port.book().answered(flight->sent_at, now, timed(flight->rule->form));
   tally.answered(flight->rule->form, now - flight->sent_at);
   Held write(seat_of(*flight).write.get());
   land(*flight);
@@ -231,9 +257,7 @@ bool Lane::answer(Flight& flight, const Reply& reply) {
                         {model_json_.data(), model_json_.size()},
                         {port_of(flight).digest_json.data(), port_of(flight).digest_json.size()}};
   body_.clear();
-  const bool whole = flight.rule->form == Form::kChat ? chat_answer(reply.payload, heading, body_)
-                                                      : completion_answer(reply.payload, heading, body_);
-  if (!whole) return false;
+  if (!write_body(flight, reply.payload, heading)) return false;
   out_.assign("HTTP/1.1 200 OK\r\n");
   out_.append(date());
   out_.append("content-type: application/json\r\ncontent-length: ");
@@ -243,6 +267,16 @@ bool Lane::answer(Flight& flight, const Reply& reply) {
   out_.append("\r\nx-content-type-options: nosniff\r\n\r\n");
   out_.append(body_);
   return true;
+}
+
+bool Lane::write_body(const Flight& flight, Bytes payload, const Heading& heading) {
+  switch (flight.rule->form) {
+    case Form::kCompletion: return completion_answer(payload, heading, body_);
+    case Form::kChat: return chat_answer(payload, heading, body_);
+    case Form::kCorrection: break;
+  }
+  const auto latency = static_cast<long long>((monotonic() - flight.sent_at) * kMicroseconds + 0.5);
+  return correction_answer(payload, {flight.sentence.data(), flight.sentence.size()}, heading, latency, body_);
 }
 
 const std::string& Lane::date() {
@@ -270,6 +304,7 @@ void Lane::land(Flight& flight) {
   seat.flight = nullptr;
   seat.stirred = 1;
   if (flight.rule->inside) --flight.rule->inside_cell()->value;
+  if (shares && flight.rule->form == Form::kCorrection) sentences_.erase(flight.sentence);
   flights_.end(flight);
 }
 
@@ -286,8 +321,9 @@ void Lane::abandon(Seat& seat) {
   Port& port = port_of(kept);
   append_cancel(flight->id, port.out);
   mark(port);
-  port.book().abandoned();
-  tally.gone(flight->rule->form, monotonic() - flight->sent_at);
+  const double now = monotonic();
+  port.book().abandoned(flight->sent_at, now, timed(flight->rule->form));
+  tally.gone(flight->rule->form, now - flight->sent_at);
   land(*flight);
   leave_gate();
 }
@@ -312,8 +348,9 @@ void Lane::recall(Flight& flight) {
   if (taken.get() == Py_True) return;
   append_cancel(id, port.out);
   mark(port);
-  port.book().abandoned();
-  tally.gone(rule->form, monotonic() - sent_at);
+  const double now = monotonic();
+  port.book().abandoned(sent_at, now, timed(rule->form));
+  tally.gone(rule->form, now - sent_at);
   leave_gate();
 }
 
@@ -337,6 +374,7 @@ void Lane::close() {
   near.clear();
   far.clear();
   heads.forget();
+  elsewhere.reset();
   callbacks_ = Callbacks{};
 }
 

@@ -57,8 +57,8 @@ struct Callbacks {
 
 class Lane {
  public:
-  Lane(Held places, std::string model, std::string model_json, std::string token, std::uint64_t seed,
-       std::vector<double> bounds, Callbacks callbacks);
+  Lane(Held places, std::string model, std::string model_json, std::size_t most_characters, std::string token,
+       std::uint64_t seed, std::vector<double> bounds, Callbacks callbacks);
 
   bool take(Seat& seat, PyObject* data);
   void abandon(Seat& seat);
@@ -78,6 +78,8 @@ class Lane {
   void close();
 
   bool active = false;
+  bool shares = false;  // sentences that are underway already are Python's
+  Held elsewhere;       // dict of the payloads of sentences that Python has underway; none where none are shared
   long long allowance = 0;
   double spillover = 1.0;
   std::vector<Held> near, far;  // Ports
@@ -86,12 +88,15 @@ class Lane {
   std::size_t underway() const { return flights_.underway(); }
 
  private:
+  bool task(Form form, Bytes body);
+  bool is_underway();
   bool allows(const Rule& rule, double now);
   Port* choose(const std::vector<Held>& ports, double now);
   Port* pick(double now);
   void send(Seat& seat, Port& port, const std::shared_ptr<const Rule>& rule, PyObject* data, double now);
   bool finish(Port& port, const Reply& reply);
   bool answer(Flight& flight, const Reply& reply);
+  bool write_body(const Flight& flight, Bytes payload, const Heading& heading);
   bool frame(Port& port, Bytes body, Held& rest);
   void land(Flight& flight);
   void leave_gate();
@@ -104,11 +109,13 @@ class Lane {
 
   Held places_;
   std::string model_, model_json_, token_;
+  std::size_t most_characters_;
   std::uint64_t random_;
   Callbacks callbacks_;
   Flights flights_;
   Head head_;
-  std::string payload_, body_, out_, date_;
+  std::string payload_, sentence_, body_, out_, date_;
+  std::unordered_map<std::string, std::uint64_t> sentences_;  // that are underway here, where they are shared
   long long date_second_ = 0;
   std::uint64_t named_ = 0;
   std::vector<Port*> dirty_;

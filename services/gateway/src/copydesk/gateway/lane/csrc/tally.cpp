@@ -46,7 +46,9 @@ void Tally::answered(Form form, double seconds) {
   FormTally& tally = forms_[static_cast<std::size_t>(form)];
   ++tally.answered;
   observe(tally, seconds);
-  latencies_[static_cast<std::size_t>(quantile_bucket(seconds * 1000.0))] += 1.0;
+  const auto bucket = static_cast<std::size_t>(quantile_bucket(seconds * 1000.0));
+  latencies_[bucket] += 1.0;
+  if (timed(form)) timed_[bucket] += 1.0;
 }
 
 void Tally::gone(Form form, double seconds) {
@@ -63,8 +65,9 @@ void Tally::observe(FormTally& tally, double seconds) {
 
 PyObject* Tally::drain() {
   Held latencies = Held::taking(to_list(latencies_, PyFloat_FromDouble));
+  Held sentences = Held::taking(to_list(timed_, PyFloat_FromDouble));
   Held forms = Held::taking(PyList_New(0));
-  if (!latencies || !forms) return nullptr;
+  if (!latencies || !sentences || !forms) return nullptr;
   for (const FormTally& tally : forms_) {
     Held item = Held::taking(to_tuple(tally));
     if (!item || PyList_Append(forms.get(), item.get()) != 0) return nullptr;
@@ -75,7 +78,8 @@ PyObject* Tally::drain() {
     tally.buckets.resize(buckets);
   }
   latencies_.fill(0.0);
-  return Py_BuildValue("OOL", forms.get(), latencies.get(), std::exchange(recalled_, 0));
+  timed_.fill(0.0);
+  return Py_BuildValue("OOOL", forms.get(), latencies.get(), sentences.get(), std::exchange(recalled_, 0));
 }
 
 }  // namespace copydesk

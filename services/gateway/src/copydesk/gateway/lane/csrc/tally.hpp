@@ -26,8 +26,8 @@ class Tally {
   void gone(Form form, double seconds);
   long long take_started() { return std::exchange(started_, 0); }
 
-  // (answered, gone, seconds, buckets) of each form, the quantiles' buckets, and how many went back to Python; a new
-  // reference. Starts anew.
+  // (answered, gone, seconds, buckets) of each form, the quantiles' buckets of all and of those that are timed, and how
+  // many went back to Python; a new reference. Starts anew.
   PyObject* drain();
 
  private:
@@ -35,7 +35,7 @@ class Tally {
 
   std::vector<double> bounds_;
   std::array<FormTally, kForms> forms_;
-  std::array<double, kQuantileBuckets> latencies_{};
+  std::array<double, kQuantileBuckets> latencies_{}, timed_{};
   long long started_ = 0, recalled_ = 0;
 };
 
