@@ -90,9 +90,9 @@ class ExpressLane:
             alarm=self._set_alarm,
             let_in=self._dispatcher.gate.let_in,
         )
-        self._forms = {
-            path: form for form, path in enumerate(FORMS) if path != CORRECT or self._takes_corrections()
-        }
+        self._forms = {path: form for form, path in enumerate(FORMS)}
+        if not self._takes_corrections():
+            del self._forms[CORRECT]
         if gateway.entrance.sentences.underway is not None:
             self._lane.share(gateway.entrance.sentences.underway)
         self._connect()
