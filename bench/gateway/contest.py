@@ -19,6 +19,7 @@ from tests.fixtures.nats import free_port
 OURS = "copydesk"
 OURS_CORRECTING = "copydesk /v1/correct"
 OURS_ALL = "copydesk, all pods connected"
+OURS_PYTHON = "copydesk, not compiled"
 WARM_UP_SECONDS = 1.0
 APERTURE = 32
 
@@ -82,6 +83,8 @@ def _started(
         Contender(OURS, port, process, COMPLETIONS),
         Contender(OURS_CORRECTING, port, process, CORRECTIONS),
     ]
+    port, process = enter(gateway(ports, ours, other, directory / "python", APERTURE, "python"))
+    entrants.append(Contender(OURS_PYTHON, port, process, COMPLETIONS))
     if pods > APERTURE:
         port, process = enter(gateway(ports, ours, other, directory / "all", pods))
         entrants.append(Contender(OURS_ALL, port, process, COMPLETIONS))

@@ -41,15 +41,18 @@ asyncio.run(main(*sys.argv[1:]))
 
 @contextlib.contextmanager
 def gateway(
-    ports: Sequence[int], core: int, other_core: int, directory: Path, aperture: int
+    ports: Sequence[int], core: int, other_core: int, directory: Path, aperture: int, way: str = "compiled"
 ) -> Iterator[tuple[int, int]]:
-    """Run NATS, a publisher of the pods' addresses, and a gateway; yields the gateway's port and process."""
+    """Run NATS, a publisher of the pods' addresses, and a gateway; yields the gateway's port and process.
+
+    `way` is the gateway's setting CORE: its compiled lane, or all in Python.
+    """
     directory.mkdir()
     with contextlib.ExitStack() as stack:
         nats = _nats(stack, other_core, directory)
         _publisher(stack, other_core, directory, nats, ports)
         port, log = free_port(), directory / "gateway.log"
-        environment = _environment(directory, port, nats, aperture)
+        environment = _environment(directory, port, nats, aperture) | {"COPYDESK_GATEWAY_CORE": way}
         command = [sys.executable, "-m", "copydesk.gateway"]
         process = stack.enter_context(pinned(command, core, log, environment))
         await_port(port, "copydesk", process, log)
