@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import Callable
 
 from copydesk.gateway.access import Gatekeeper, KeyFile, KeyWatch, RedisKeys
@@ -71,7 +72,8 @@ def _redis(settings: GatewaySettings) -> RedisLink | None:
 
 
 def _meter(settings: GatewaySettings, redis: RedisLink | None, new_cell: Callable[[], Count]) -> Meter:
-    local = LocalMeter(asyncio.get_running_loop().time, new_cell=new_cell)
+    # Not the event loop's time, which may stand still for a turn: a lane that shares the cells reads the clock.
+    local = LocalMeter(time.monotonic, new_cell=new_cell)
     if redis is None:
         return local
     return SharedMeter(redis, local if settings.redis_lost == "open" else ClosedMeter())

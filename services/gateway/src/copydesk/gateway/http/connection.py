@@ -59,8 +59,11 @@ class HotProtocol(BoundedProtocol):
         if self._in_head or self._in_body or self._refused is not None:
             super().data_received(data)
             return
-        if self._seat is not None and self._is_free() and self._seat.take(data):
-            return
+        if self._seat is not None:
+            if not self._is_free():
+                self._seat.recall()
+            elif self._seat.take(data):
+                return
         self.resume(data)
 
     def resume(self, data: bytes) -> None:
@@ -69,8 +72,10 @@ class HotProtocol(BoundedProtocol):
         head = data[:end]
         known = self.hot.known.get(head)
         if known is None or len(data) != end + known.length:
+            before = self.cycle
             super().data_received(data)
-            self._learn(head, len(data))
+            if self.cycle is not before:  # or else nothing was made of this head
+                self._learn(head, len(data))
             return
         self._stirred = True
         self.cycle = exchange = HotExchange(self, known.path, known.handler, known.headers, known=known)

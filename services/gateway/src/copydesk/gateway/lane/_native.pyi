@@ -86,6 +86,7 @@ class Lane:
         places: Places,
         model: bytes,
         model_json: bytes,
+        most_body: int,
         most_characters: int,
         token: bytes,
         seed: int,

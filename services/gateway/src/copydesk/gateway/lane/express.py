@@ -81,6 +81,7 @@ class ExpressLane:
             places=places,
             model=self._settings.model.encode(),
             model_json=msgspec.json.encode(self._settings.model),
+            most_body=self._settings.max_body_bytes,
             most_characters=min(self._settings.max_sentence_characters, self._settings.limits.characters),
             token=b"req-" + secrets.token_hex(6).encode(),
             seed=secrets.randbits(63) | 1,

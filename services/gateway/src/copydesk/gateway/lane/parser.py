@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES, decode_body
 from copydesk.common.rpc.errors import FrameTooLargeError
@@ -29,5 +29,10 @@ class LaneParser:
         try:
             rest = self._port.feed(data)
         except OverflowError as error:
-            raise FrameTooLargeError(int(str(error)), self.max_frame_bytes) from None
+            size, rest = error.args
+            return self._frames_before(size, rest or [])
         return () if rest is None else map(decode_body, rest)
+
+    def _frames_before(self, size: int, bodies: list[bytes]) -> Iterator[AnyFrame]:
+        yield from map(decode_body, bodies)
+        raise FrameTooLargeError(size, self.max_frame_bytes)

@@ -35,7 +35,10 @@ class Port(Protocol):
         """Whether a frame has begun to come and not ended."""
 
     def feed(self, data: bytes) -> list[bytes] | None:
-        """Take what has come; return the bodies of frames that are not the lane's. Raises `OverflowError`."""
+        """Take what has come; return the bodies of frames that are not the lane's.
+
+        Raises `OverflowError` for a frame that is too large, with its size and what would have been returned.
+        """
 
     def recall(self) -> None:
         """Have what is underway here handed back."""

@@ -46,13 +46,14 @@ bool flies_on(const Flight& flight, const Port& port) { return &port_of(flight) 
 
 double monotonic() { return seconds_of(CLOCK_MONOTONIC); }
 
-Lane::Lane(Held places, std::string model, std::string model_json, std::size_t most_characters, std::string token,
-           std::uint64_t seed, std::vector<double> bounds, Callbacks callbacks)
+Lane::Lane(Held places, std::string model, std::string model_json, std::size_t most_body, std::size_t most_characters,
+           std::string token, std::uint64_t seed, std::vector<double> bounds, Callbacks callbacks)
     : tally(std::move(bounds)),
       places_(std::move(places)),
       model_(std::move(model)),
       model_json_(std::move(model_json)),
       token_(std::move(token)),
+      most_body_(most_body),
       most_characters_(most_characters),
       random_(seed),
       callbacks_(std::move(callbacks)),
@@ -66,6 +67,7 @@ bool Lane::take(Seat& seat, PyObject* data) {
   if (blank == nullptr) return false;
   const std::size_t size = static_cast<std::size_t>(static_cast<const char*>(blank) - all.data) + 4;
   if (!take_apart({all.data, size}, head_) || head_.length != all.size - size) return false;
+  if (head_.length > most_body_) return false;
   const std::shared_ptr<const Rule>* rule = heads.find(head_.key);
   if (rule == nullptr) return false;
   if (!task((*rule)->form, {all.data + size, head_.length}) || payload_.size() > kMostPayload) return false;
@@ -207,7 +209,8 @@ bool Lane::feed(Port& port, Bytes data, Held& rest) {
   while (data.size - at >= kHeaderBytes) {
     const std::size_t size = frame_size(data.data + at);
     if (size > port.most) {
-      PyErr_Format(PyExc_OverflowError, "%zu", size);
+      Held told = Held::taking(Py_BuildValue("nO", static_cast<Py_ssize_t>(size), rest ? rest.get() : Py_None));
+      if (told) PyErr_SetObject(PyExc_OverflowError, told.get());
       return false;
     }
     if (data.size - at - kHeaderBytes < size) {
@@ -348,9 +351,7 @@ void Lane::recall(Flight& flight) {
   if (taken.get() == Py_True) return;
   append_cancel(id, port.out);
   mark(port);
-  const double now = monotonic();
-  port.book().abandoned(sent_at, now, timed(rule->form));
-  tally.gone(rule->form, now - sent_at);
+  port.book().abandoned(sent_at, monotonic(), timed(rule->form));  // Python has counted it, if it was its turn
   leave_gate();
 }
 

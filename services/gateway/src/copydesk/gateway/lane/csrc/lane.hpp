@@ -57,8 +57,8 @@ struct Callbacks {
 
 class Lane {
  public:
-  Lane(Held places, std::string model, std::string model_json, std::size_t most_characters, std::string token,
-       std::uint64_t seed, std::vector<double> bounds, Callbacks callbacks);
+  Lane(Held places, std::string model, std::string model_json, std::size_t most_body, std::size_t most_characters,
+       std::string token, std::uint64_t seed, std::vector<double> bounds, Callbacks callbacks);
 
   bool take(Seat& seat, PyObject* data);
   void abandon(Seat& seat);
@@ -69,7 +69,7 @@ class Lane {
   }
 
   // Reads what a pod has sent. Appends the frames that are Python's to `rest`, a list that is made when needed.
-  // False with a Python error set: a frame that is too large, or no memory.
+  // False with a Python error set: a frame that is too large (its size, and the frames before it), or no memory.
   bool feed(Port& port, Bytes data, Held& rest);
 
   void flush();
@@ -109,7 +109,7 @@ class Lane {
 
   Held places_;
   std::string model_, model_json_, token_;
-  std::size_t most_characters_;
+  std::size_t most_body_, most_characters_;
   std::uint64_t random_;
   Callbacks callbacks_;
   Flights flights_;

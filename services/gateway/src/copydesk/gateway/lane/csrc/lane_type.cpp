@@ -19,16 +19,16 @@ bool to_bounds(PyObject* sequence, std::vector<double>& bounds) {
 }
 
 PyObject* lane_new(PyTypeObject* type, PyObject* arguments, PyObject* named) {
-  static const char* names[] = {"places", "model",  "model_json", "most_characters", "token", "seed",
-                                "bounds", "resume", "wake",       "alarm",           "let_in", nullptr};
+  static const char* names[] = {"places", "model",  "model_json", "most_body", "most_characters", "token",
+                                "seed",   "bounds", "resume",     "wake",      "alarm",           "let_in", nullptr};
   PyObject *places, *bounds, *resume, *wake, *alarm, *let_in;
-  Py_ssize_t most_characters;
+  Py_ssize_t most_body, most_characters;
   const char *model, *model_json, *token;
   Py_ssize_t model_size, json_size, token_size;
   unsigned long long seed;
-  if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!y#y#ny#KOOOOO", const_cast<char**>(names), places_type,
-                                   &places, &model, &model_size, &model_json, &json_size, &most_characters, &token,
-                                   &token_size, &seed, &bounds, &resume, &wake, &alarm, &let_in)) {
+  if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!y#y#nny#KOOOOO", const_cast<char**>(names), places_type,
+                                   &places, &model, &model_size, &model_json, &json_size, &most_body, &most_characters,
+                                   &token, &token_size, &seed, &bounds, &resume, &wake, &alarm, &let_in)) {
     return nullptr;
   }
   std::vector<double> numbers;
@@ -41,7 +41,7 @@ PyObject* lane_new(PyTypeObject* type, PyObject* arguments, PyObject* named) {
   if (object == nullptr) return nullptr;
   object->lane = new Lane(Held(places), std::string(model, static_cast<std::size_t>(model_size)),
                           std::string(model_json, static_cast<std::size_t>(json_size)),
-                          static_cast<std::size_t>(most_characters),
+                          static_cast<std::size_t>(most_body), static_cast<std::size_t>(most_characters),
                           std::string(token, static_cast<std::size_t>(token_size)), seed, std::move(numbers),
                           Callbacks{Held(resume), Held(wake), Held(alarm), Held(let_in)});
   return reinterpret_cast<PyObject*>(object);
