@@ -39,8 +39,8 @@ void append_json_string(Bytes text, std::string& out);
 bool valid_utf8(Bytes text);
 
 // The payload of a plain request to /v1/correct (msgpack, copydesk.common.tasks.CorrectSentence), appended to
-// `payload`, and its one sentence, of at most `most_characters`, to `sentence`. False: not plain, or wrong, and both
-// are as they were.
+// `payload`, and its one sentence to `sentence`. `most_characters` is the smaller of what a sentence and what a
+// request may have. False: not plain, or wrong, and both are as they were.
 bool correction_task(Bytes body, Bytes model, std::size_t most_characters, std::string& payload,
                      std::string& sentence);
 

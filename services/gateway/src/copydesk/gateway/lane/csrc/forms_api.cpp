@@ -43,6 +43,33 @@ PyObject* make_answer(PyObject*, PyObject* arguments) {
   return result(done, body);
 }
 
+PyObject* make_correction_task(PyObject*, PyObject* arguments) {
+  Py_buffer body, model;
+  Py_ssize_t most;
+  if (!PyArg_ParseTuple(arguments, "y*y*n", &body, &model, &most)) return nullptr;
+  std::string payload, sentence;
+  const bool done = most > 0 && correction_task(bytes_of(body), bytes_of(model), static_cast<std::size_t>(most),
+                                                payload, sentence);
+  PyBuffer_Release(&body);
+  PyBuffer_Release(&model);
+  if (!done) Py_RETURN_NONE;
+  return Py_BuildValue("y#y#", payload.data(), static_cast<Py_ssize_t>(payload.size()), sentence.data(),
+                       static_cast<Py_ssize_t>(sentence.size()));
+}
+
+PyObject* make_correction_answer(PyObject*, PyObject* arguments) {
+  Py_buffer payload, sentence, request_id, model, digest;
+  long long latency_us;
+  if (!PyArg_ParseTuple(arguments, "y*y*y*y*y*L", &payload, &sentence, &request_id, &model, &digest, &latency_us)) {
+    return nullptr;
+  }
+  std::string body;
+  const Heading heading{bytes_of(request_id), 0, bytes_of(model), bytes_of(digest)};
+  const bool done = correction_answer(bytes_of(payload), bytes_of(sentence), heading, latency_us, body);
+  for (Py_buffer* buffer : {&payload, &sentence, &request_id, &model, &digest}) PyBuffer_Release(buffer);
+  return result(done, body);
+}
+
 }  // namespace
 }  // namespace copydesk
 
@@ -61,5 +88,11 @@ PyMethodDef forms_methods[] = {
     {"chat_answer", copydesk::make_answer<copydesk::chat_answer>, METH_VARARGS,
      "chat_answer(payload: bytes, request_id: bytes, created: int, model_json: bytes, digest_json: bytes)"
      " -> bytes | None\n\nThe body of a response of /v1/chat/completions."},
+    {"correction_task", copydesk::make_correction_task, METH_VARARGS,
+     "correction_task(body: bytes, model: bytes, most_characters: int) -> tuple[bytes, bytes] | None\n\n"
+     "The task of a plain request to /v1/correct, and its sentence."},
+    {"correction_answer", copydesk::make_correction_answer, METH_VARARGS,
+     "correction_answer(payload: bytes, sentence: bytes, request_id: bytes, model_json: bytes, digest_json: bytes,"
+     " latency_us: int) -> bytes | None\n\nThe body of a response of /v1/correct."},
     {nullptr, nullptr, 0, nullptr},
 };
