@@ -31,6 +31,16 @@ struct Word {
   }
 };
 
+// The first `size` bytes in memory of eight, at least one, moved to one side.
+std::uint64_t first_bytes(std::uint64_t eight, std::uint32_t size) {
+  const std::uint32_t unused = 64 - 8 * size;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  return eight << unused;
+#else
+  return eight >> unused;
+#endif
+}
+
 class Text {
  public:
   Text(Bytes text, const Words& words) : text_(text), words_(words) {}
@@ -49,18 +59,11 @@ class Text {
   }
 
   Word word(std::size_t index) const {
-    Word word{at(start(index)), size(index), 0};
-    const std::size_t taken = std::min<std::size_t>(word.size, sizeof word.key);
-    if (start(index) + sizeof word.key <= text_.size) {
-      std::memcpy(&word.key, word.data, sizeof word.key);
-      char mask[8] = {};
-      std::memset(mask, 0xFF, taken);
-      std::uint64_t bits;
-      std::memcpy(&bits, mask, sizeof bits);
-      word.key &= bits;
-    } else {
-      std::memcpy(&word.key, word.data, taken);
-    }
+    const std::uint32_t place = start(index);
+    Word word{at(place), size(index), 0};
+    if (place + sizeof word.key <= text_.size) std::memcpy(&word.key, word.data, sizeof word.key);
+    else std::memcpy(&word.key, word.data, text_.size - place);
+    if (word.size < sizeof word.key) word.key = first_bytes(word.key, word.size);
     return word;
   }
 
@@ -69,10 +72,7 @@ class Text {
   const Words& words_;
 };
 
-bool same(const Text& left, std::size_t i, const Text& right, std::size_t j) {
-  const std::uint32_t size = left.size(i);
-  return size == right.size(j) && std::memcmp(left.at(left.start(i)), right.at(right.start(j)), size) == 0;
-}
+bool same(const Text& left, std::size_t i, const Text& right, std::size_t j) { return left.word(i) == right.word(j); }
 
 // Where in the left text a word stands, by the word.
 class Places {
@@ -147,16 +147,14 @@ class Alignment {
     std::uint64_t rows[kMostRight];
     fill_rows(rows);
     std::size_t i = left_end_ - head_, j = right_end_ - head_;
-    while (i > 0 && j > 0) {
+    while (j > 0) {
+      const std::uint64_t growing = ~rows[j - 1] & first_bits(i);
+      if (growing == 0) return;
+      i = kBlock - static_cast<std::size_t>(__builtin_clzll(growing));
       const std::uint64_t bit = std::uint64_t{1} << (i - 1);
-      if ((rows[j - 1] & bit) != 0) {
-        --i;
-      } else if (j > 1 && (rows[j - 2] & bit) == 0) {
-        --j;
-      } else {
-        kept_ |= bit;
-        partners_[--i] = static_cast<std::uint16_t>(--j);
-      }
+      while (j > 1 && (rows[j - 2] & bit) == 0) --j;
+      kept_ |= bit;
+      partners_[--i] = static_cast<std::uint16_t>(--j);
     }
   }
 
