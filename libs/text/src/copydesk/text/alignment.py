@@ -7,7 +7,8 @@ a fraction of a millisecond, where difflib, whose worst case is cubic, needs sec
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
 
 MAX_CELLS = 100_000_000
 """Up to here the rows kept for tracing back take at most 12.5 MB; two texts of 10,000 tokens reach it."""
@@ -35,14 +36,19 @@ def common_length(left: Sequence[Hashable], right: Sequence[Hashable]) -> int:
 
 
 def _common_ends(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[int, int]:
+    head = _alike(zip(left, right, strict=False))
     shorter = min(len(left), len(right))
-    head = 0
-    while head < shorter and left[head] == right[head]:
-        head += 1
-    tail = 0
-    while tail < shorter - head and left[-1 - tail] == right[-1 - tail]:
-        tail += 1
-    return head, tail
+    return head, _alike(islice(zip(reversed(left), reversed(right), strict=False), shorter - head))
+
+
+def _alike(pairs: Iterable[tuple[Hashable, Hashable]]) -> int:
+    """Return how many pairs at the beginning are of equal items."""
+    count = 0
+    for one, other in pairs:
+        if one != other:
+            break
+        count += 1
+    return count
 
 
 def _rows(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[int]:
@@ -65,14 +71,15 @@ def _trace(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[in
         return []
     rows = _rows(left, right)
     pairs: list[tuple[int, int]] = []
-    i, j = len(left) - 1, len(right) - 1
-    while i >= 0 and j >= 0:
-        if rows[j] >> i & 1:
-            i -= 1
-        elif j and not rows[j - 1] >> i & 1:
+    i, j = len(left), len(right)
+    while j:
+        i = (~rows[j - 1] & ((1 << i) - 1)).bit_length()
+        if i == 0:
+            break
+        grows = 1 << (i - 1)
+        while j > 1 and not rows[j - 2] & grows:
             j -= 1
-        else:
-            pairs.append((i, j))
-            i -= 1
-            j -= 1
+        i -= 1
+        j -= 1
+        pairs.append((i, j))
     return pairs[::-1]
