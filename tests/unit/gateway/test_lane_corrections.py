@@ -55,10 +55,10 @@ def is_taken(native: ModuleType, text: str, most: int = MOST) -> bool:
 
 # Sentences
 
-WORDS = (
-    "I he The don't well-known 3.5 2010 U e.g., a.com \"quoted\" (in brackets) and goes school, 'em 50% & - fine; "
-    "he/she well...then me@a.com $5 No x"
-).split()
+WORDS = [
+    *("I", "he", "The", "don't", "well-known", "3.5", "2010", "U", "e.g.,", "a.com", '"quoted"', "and", "goes"),
+    *("(in", "brackets)", "school,", "'em", "50%", "&", "-", "fine;", "he/she", "well...then", "me@a.com", "No"),
+]
 words = st.sampled_from(WORDS) | st.from_regex(r"[A-Za-z]{1,9},?", fullmatch=True)
 plain_sentences = st.builds(
     lambda first, rest, last, end: " ".join([first, *rest, last]) + end,
@@ -70,18 +70,10 @@ plain_sentences = st.builds(
 
 # What a sentence, an item of a list, or an address may begin or end with.
 TRAPS = [
-    *(
-        '. |? |! |... |?! |." |?"|.\' |.)|; |a) |b) |(a) |(B) |ii) |(iv) |1) |2) |1. |2. |10.) |a. |b. |(mild) '.split(
-            "|"
-        )
-    ),
-    *(
-        "- |* |# |> |[1]|[ ] |Mr. |Dr.|U.S. |e.g. |etc. |Yahoo!|No. |J. |p.m. |www.|http://a|mailto:|a@b.c|: ".split(
-            "|"
-        )
-    ),
-    *".!?'\"()`@ \t\n\x7f\x1c\x00é\u2019",
-    *("...", "''", "``", "  ", "\r\n"),
+    *(". ", "? ", "! ", "... ", "?! ", '." ', '?"', ".' ", ".)", "; ", ": ", "...", "''", "``", "  ", "\r\n"),
+    *("a) ", "b) ", "(a) ", "(B) ", "ii) ", "(iv) ", "1) ", "2) ", "1. ", "2. ", "10.) ", "a. ", "b. ", "(mild) "),
+    *("- ", "* ", "# ", "> ", "[1]", "[ ] ", "Mr. ", "Dr.", "U.S. ", "e.g. ", "etc. ", "Yahoo!", "No. ", "J. "),
+    *("p.m. ", "www.", "http://a", "mailto:", "a@b.c", *".!?'\"()`@ \t\n\x7f\x1c\x00é\u2019"),
 ]
 fragments = st.lists(st.sampled_from([*WORDS, *TRAPS, " ", " ", " "]), max_size=12).map("".join)
 
@@ -154,6 +146,8 @@ def test_what_people_type_is_taken(native: ModuleType, text: str) -> None:
         "a) an item",
         "1) one and 2) two",
         "It has (a) One and (b) Two",
+        "It is (mild) At first and (civic) At last",
+        "He is ...not here",
         "123",
         "'",
         "www.x",
@@ -366,6 +360,13 @@ def test_a_damaged_answer_is_left_to_python_or_comes_to_the_body_that_python_mak
     payload, chance = packed(text), Random(seed)
     for _ in range(20):
         answer(native, sentence, damaged(payload, chance, b" \x00\x7f\x90\xa0\xc0\xc1\xcc\xd3\xd9\xdc\xe0\xff"))
+
+
+@pytest.mark.parametrize("before", range(56, 72))
+def test_words_are_told_apart_wherever_they_stand(native: ModuleType, before: int) -> None:
+    sentence = "a" * before + " b's c-d 'e f'"
+    for text in (sentence.replace("b's", "b'z"), sentence.replace("c", "c'"), sentence.replace(" ", "  ")):
+        assert answer(native, sentence, packed(text)) is not None
 
 
 @pytest.mark.parametrize("words", [64, 65])
