@@ -36,6 +36,27 @@ def test_the_pairs_ascend_match_and_are_as_many_as_can_be(left: str, right: str)
     assert len(pairs) == textbook_length(left, right)
 
 
+def textbook_pairs(left: str, right: str) -> list[tuple[int, int]]:
+    """Of all pairs that are as many as can be, those furthest to the left, from the end: left before right."""
+    lengths = [[textbook_length(left[:i], right[:j]) for j in range(len(right) + 1)] for i in range(len(left) + 1)]
+    pairs: list[tuple[int, int]] = []
+    i, j = len(left), len(right)
+    while i and j:
+        if lengths[i][j] == lengths[i - 1][j]:
+            i -= 1
+        elif lengths[i][j] == lengths[i][j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+    return pairs[::-1]
+
+
+@given(letters.map("x{}z".format), letters.map("y{}w".format))
+def test_of_many_ways_to_pair_the_textbook_walk_is_taken(left: str, right: str) -> None:
+    assert common_pairs(left, right) == textbook_pairs(left, right)
+
+
 def test_beyond_the_limit_only_the_ends_are_paired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alignment, "MAX_CELLS", 8)
     assert common_pairs("axbxc", "aybxyc") == [(0, 0), (4, 5)]

@@ -28,6 +28,13 @@ def test_edits_ascend_stay_apart_and_change_something(source: str, target: str) 
     assert all(source[edit.start : edit.end] != edit.replacement for edit in found)
 
 
+@given(st.text(st.characters(codec="ascii"), max_size=40) | st.text("a_'. \r\n\x1c", max_size=20))
+def test_words_of_ascii_are_what_they_are_among_other_characters(text: str) -> None:
+    changed = text.replace("a", "bb")
+    among = edits("\u20ac " + text, "\u20ac " + changed)
+    assert [Edit(edit.start + 2, edit.end + 2, edit.replacement) for edit in edits(text, changed)] == among
+
+
 @given(any_text)
 def test_equal_texts_need_no_edit(text: str) -> None:
     assert edits(text, text) == []
