@@ -163,7 +163,8 @@ void append_written(std::size_t most, std::string& out, const Put& put) {
   out.resize(static_cast<std::size_t>(writer.at() - out.data()));
 }
 
-void append_whole(const Corrected& answer, Bytes text, const WordEdits& edits, long long latency_us, std::string& out) {
+void append_whole(const Corrected& answer, Bytes text, const WordEdits& edits, long long latency_us,
+                  std::string& out) {
   append_written(longest_body(text.size, edits.count), out, [&](JsonWriter& writer) {
     writer.put(",\"corrected\":");
     writer.string(view(text));
