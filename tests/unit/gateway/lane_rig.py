@@ -11,7 +11,7 @@ import msgspec
 
 from copydesk.common.rpc.codec import FrameParser, encode_frame
 from copydesk.common.rpc.frames import AnyFrame, Load, Request, Response, Status
-from copydesk.common.tasks import GeneratedText, Stopped
+from copydesk.common.tasks import CorrectedSentence, GeneratedText, Outcome, Stopped
 from copydesk.gateway.lane.storage import storage
 from copydesk.gateway.metrics import LATENCY_BUCKETS
 from copydesk.routing import LedgerRules
@@ -19,7 +19,9 @@ from copydesk.routing import LedgerRules
 MODEL = "gec-en"
 BODY = b'{"prompt":"Once upon a time"}'
 ANSWER = msgspec.msgpack.encode(GeneratedText("there was", Stopped.STOP, None, 4, 2))
-COMPLETION, CHAT = 0, 1
+SENTENCE = b'{"text":"She go."}'
+CORRECTED = msgspec.msgpack.encode(CorrectedSentence("She goes.", Outcome.CORRECTED, 3, 3))
+COMPLETION, CHAT, CORRECTION = range(3)
 
 
 def head(length: int, *lines: str, path: str = "/v1/completions") -> bytes:
@@ -41,7 +43,7 @@ def answer(id_: int, load: Load | None = None, payload: bytes = ANSWER) -> bytes
 class RigPort:
     """A connection to a pod; `ledger` is its account as Python sees it."""
 
-    def __init__(self, rig: Rig, name: str, digest: str = "", most: int = 4 << 20) -> None:
+    def __init__(self, rig: Rig, name: str, digest: str = "sha256:rig", most: int = 4 << 20) -> None:
         self.name = name
         self.written: list[bytes] = []
         self.ledger: LedgerRules = rig.storage.ledger()

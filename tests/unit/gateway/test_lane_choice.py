@@ -17,7 +17,20 @@ from copydesk.gateway.metrics import LATENCY_BUCKETS, Histogram
 from copydesk.gateway.rates.gcra import Rate, rule
 from copydesk.routing import Ending, Ledger, LedgerRules, Quantiles, Ticket
 from copydesk.routing.score import better
-from tests.unit.gateway.lane_rig import BODY, Rig, RigPort, answer, head, request
+from tests.unit.gateway.lane_rig import (
+    ANSWER,
+    BODY,
+    COMPLETION,
+    CORRECTED,
+    CORRECTION,
+    SENTENCE,
+    Rig,
+    RigPort,
+    RigSeat,
+    answer,
+    head,
+    request,
+)
 
 FIELDS = tuple(name for name in Ledger.__slots__)
 
@@ -139,12 +152,6 @@ def snapshot(ledger: LedgerRules) -> dict[str, float]:
     return {name: getattr(ledger, name) for name in FIELDS}
 
 
-def same(lane: LedgerRules, python: LedgerRules, *, within: float) -> None:
-    for name in FIELDS:
-        one, other = getattr(lane, name), getattr(python, name)
-        assert one == pytest.approx(other, abs=within, nan_ok=True), name
-
-
 steps = st.lists(
     st.one_of(
         st.just(("send",)),
@@ -156,42 +163,73 @@ steps = st.lists(
 )
 
 
+class Charged:
+    """A lane with one pod, and a ledger that is charged by tickets at the very moments that the lane tells.
+
+    When a request was sent it tells by the alarm that it asks for: each has an earlier deadline than those before.
+    """
+
+    def __init__(self, native: ModuleType, account: dict[str, Any], *, timed: bool) -> None:
+        self.rig = Rig(native)
+        (self.port,) = self.rig.ports
+        self.timed = timed
+        self.python = Ledger()
+        self.underway: list[tuple[RigSeat, int, Ticket]] = []
+        self.rig.takes_over = False
+        self._patience = 1e6
+        now = time.monotonic()
+        for ledger in (self.port.ledger, self.python):
+            fill(ledger, account | {"_latency_at": abs(account["_latency_at"])}, now)
+            ledger.failures = 3
+
+    def send(self) -> None:
+        self._patience -= 1000.0
+        self.rig.learn(form=CORRECTION if self.timed else COMPLETION, allowed=self._patience)
+        client = self.rig.seat()
+        assert client.take(request(body=SENTENCE) if self.timed else request())
+        self.rig.lane.flush()
+        ticket = Ticket(self.python, self.rig.alarms[-1] - self._patience, timed=self.timed)
+        self.underway.append((client, self.port.requests[-1].id, ticket))
+
+    def answer(self, which: int, running: int, queued: int, capacity: int) -> None:
+        _, frame_id, ticket = self.underway.pop(which % len(self.underway))
+        payload = CORRECTED if self.timed else ANSWER
+        assert self.port.port.feed(answer(frame_id, Load(running, queued, capacity), payload)) is None
+        now = self.port.ledger.answered_at
+        self.python.hear(running, queued, capacity, now)
+        ticket.finish(Ending.ANSWERED, now)
+
+    def leave(self, which: int) -> None:
+        client, _, ticket = self.underway.pop(which % len(self.underway))
+        self.rig.lane.drain()
+        client.seat.close()
+        forms, *_ = self.rig.lane.drain()
+        ticket.finish(Ending.ABANDONED, ticket.started_at + sum(seconds for _, _, seconds, _ in forms))
+
+    def refuse(self, which: int) -> None:
+        client, _, ticket = self.underway.pop(which % len(self.underway))
+        before = self.port.ledger._latency_at
+        client.seat.recall()
+        at = self.port.ledger._latency_at
+        ticket.finish(Ending.ABANDONED, at if at != before else time.monotonic())
+
+    def check(self) -> None:
+        for name in FIELDS:
+            lane, python = getattr(self.port.ledger, name), getattr(self.python, name)
+            assert lane == pytest.approx(python, rel=1e-6, abs=1e-6, nan_ok=True), name
+        assert self.rig.places.underway == self.rig.lane.underway == len(self.underway)
+
+
+@pytest.mark.parametrize("timed", [False, True])
 @given(account=accounts, script=steps)
 def test_a_ledger_is_charged_as_by_a_ticket(
-    native: ModuleType, account: dict[str, Any], script: list[tuple[Any, ...]]
+    native: ModuleType, timed: bool, account: dict[str, Any], script: list[tuple[Any, ...]]
 ) -> None:
-    rig = Rig(native)
-    rig.learn()
-    (port,) = rig.ports
-    python = Ledger()
-    now = time.monotonic()
-    for ledger in (port.ledger, python):
-        fill(ledger, account, now)
-        ledger.failures = 3
-    underway: list[tuple[Any, int, Ticket]] = []
+    charged = Charged(native, account, timed=timed)
     for kind, *how in script:
-        now = time.monotonic()
-        if kind == "send":
-            client = rig.seat()
-            assert client.take(request())
-            rig.lane.flush()
-            underway.append((client, port.requests[-1].id, Ticket(python, now, timed=False)))
-        elif underway:
-            client, frame_id, ticket = underway.pop(how[0] % len(underway))
-            if kind == "answer":
-                load = Load(*how[1:])
-                assert port.port.feed(answer(frame_id, load)) is None
-                python.hear(load.running, load.queued, load.capacity, now)
-                ticket.finish(Ending.ANSWERED, now)
-            elif kind == "leave":
-                client.seat.close()
-                ticket.finish(Ending.ABANDONED, now)
-            else:
-                rig.takes_over = False
-                client.seat.recall()
-                ticket.finish(Ending.ABANDONED, now)
-        same(port.ledger, python, within=0.5)
-        assert rig.places.underway == rig.lane.underway == len(underway)
+        if kind == "send" or charged.underway:
+            getattr(charged, kind)(*how)
+        charged.check()
 
 
 def test_what_is_handed_back_and_taken_over_stays_charged(native: ModuleType) -> None:
