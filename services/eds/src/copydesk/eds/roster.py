@@ -36,9 +36,13 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A source stated every endpoint of every model it knows."""
+    """A source stated every endpoint of every model it knows.
+
+    `stale`: it cannot be heard at present, and this is what it stated last.
+    """
 
     endpoints: Mapping[str, Listing]
+    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class Roster:
     """Everything that is known. `timeout` and `settle` in seconds.
 
     `forgotten` keeps the last words of pods that fell silent, so that a replayed report raises no dead.
-    `models` never shrinks: a model whose last pod is gone has an empty listing, not none.
+    `models` never shrinks: a model whose last pod is gone has an empty listing, not none. `stale` says whether the
+    source of `listed` cannot be heard at present.
     """
 
     timeout: float
@@ -78,6 +83,7 @@ class Roster:
     words: Mapping[Key, Word] = field(default_factory=dict)
     forgotten: Mapping[Key, Word] = field(default_factory=dict)
     listed: Mapping[str, Listing] = field(default_factory=dict)
+    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +109,8 @@ def reduce(roster: Roster, event: Event) -> Step:
     match event:
         case Reported(report):
             return _hear(roster, report)
-        case Listed(endpoints):
-            return _list(roster, endpoints)
+        case Listed():
+            return _list(roster, event)
         case Elapsed(now, connected_since):
             return _elapse(roster, now, connected_since)
 
@@ -167,10 +173,11 @@ def _endpoint(report: LoadReport) -> Endpoint:
     )
 
 
-def _list(roster: Roster, endpoints: Mapping[str, Listing]) -> Step:
-    models = roster.models | endpoints.keys()
-    changed = not roster.settled or roster.listed != endpoints
-    return Step(replace(roster, listed=dict(endpoints), models=models, settled=True), changed)
+def _list(roster: Roster, event: Listed) -> Step:
+    models = roster.models | event.endpoints.keys()
+    changed = not roster.settled or roster.listed != event.endpoints or roster.stale is not event.stale
+    after = replace(roster, listed=dict(event.endpoints), models=models, settled=True, stale=event.stale)
+    return Step(after, changed)
 
 
 def _elapse(roster: Roster, now: float, connected_since: float | None) -> Step:
