@@ -10,23 +10,12 @@ from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings
 from copydesk.common.telemetry import configure_logging, get_logger, serve_metrics
 from copydesk.eds.endpoint_file import EndpointFileError
-from copydesk.eds.heartbeat import HeartbeatSource
 from copydesk.eds.metrics import Metrics
 from copydesk.eds.service import Service
-from copydesk.eds.settings import EdsSettings, SourceKind
-from copydesk.eds.source import Source
-from copydesk.eds.static import StaticSource
+from copydesk.eds.settings import EdsSettings
+from copydesk.eds.sources import make_source
 
 _log = get_logger("copydesk.eds")
-
-
-def make_source(settings: EdsSettings, bus: Bus, metrics: Metrics) -> Source:
-    """Make the source that the settings ask for."""
-    if settings.source is SourceKind.HEARTBEAT or settings.static_file is None:
-        return HeartbeatSource(bus)
-    return StaticSource(
-        settings.static_file, poll=settings.static_poll_ms / 1000, on_error=metrics.static_file_broken
-    )
 
 
 async def serve(settings: EdsSettings) -> None:
