@@ -18,7 +18,7 @@ class World:
     """A discovery in virtual time, its pods, and what it published at what time."""
 
     def __init__(self) -> None:
-        self.discovery = Discovery(POLICY, epoch=7)
+        self.discovery = Discovery(POLICY)
         self.now = 0.0
         self.connected_since: float | None = 0.0
         self.pods: dict[str, EndpointState] = {}
@@ -33,7 +33,7 @@ class World:
             self.discovery.apply(Elapsed(self.now, self.connected_since))
             self.discovery.review(self.now)
             if self.connected_since is not None:
-                self.sent += [(self.now, s) for s in self.discovery.collect(self.now, wall=self.now)]
+                self.sent += [(self.now, s) for s in self.discovery.collect(self.now, wall=self.now, epoch=7)]
 
     def report(self) -> None:
         self.sequence += 1
@@ -119,12 +119,12 @@ def test_draining_is_published_in_the_turn_in_which_it_is_heard_and_the_end_is_n
 
 
 def test_each_model_has_its_own_snapshot_and_generation() -> None:
-    discovery = Discovery(POLICY, epoch=1)
+    discovery = Discovery(POLICY)
     one = Endpoint(id="a", host="h", port=1, state=EndpointState.READY)
     discovery.apply(Listed({"m": (one,), "n": ()}))
     discovery.review(0.0)
-    assert {s.model: s.endpoints for s in discovery.collect(0.05, wall=9.0)} == {"m": (one,), "n": ()}
+    assert {s.model: s.endpoints for s in discovery.collect(0.05, wall=9.0, epoch=1)} == {"m": (one,), "n": ()}
     discovery.apply(Listed({"m": (one,), "n": (one,)}))
     discovery.review(1.0)
-    (changed,) = discovery.collect(1.05, wall=9.0)
+    (changed,) = discovery.collect(1.05, wall=9.0, epoch=1)
     assert (changed.model, changed.generation, changed.sent_at) == ("n", 2, 9.0)

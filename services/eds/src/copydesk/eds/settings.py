@@ -90,8 +90,15 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
     rpc_token: SecretStr = Field(
         SecretStr(""), description="Token that the pods ask for, used by probes; empty by default, as theirs is."
     )
-    metrics_host: str = Field("127.0.0.1", description="Address of the metrics; loopback unless they are scraped.")
-    metrics_port: int = Field(0, ge=0, le=65_535, description="Port of the Prometheus metrics; 0 is off.")
+    metrics_host: str = Field(
+        "127.0.0.1", description="Address of metrics and health; loopback unless others ask for them."
+    )
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description="Port of /metrics, /healthz, /readyz and /endpoints; 0 is off, since two may share a machine.",
+    )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         "info", description="Least level that is logged; info is a line for each change, not for each report."
     )
