@@ -128,3 +128,58 @@ def test_each_model_has_its_own_snapshot_and_generation() -> None:
     discovery.review(1.0)
     (changed,) = discovery.collect(1.05, wall=9.0, epoch=1)
     assert (changed.model, changed.generation, changed.sent_at) == ("n", 2, 9.0)
+
+
+def discovery_of(**models: str) -> Discovery:
+    discovery = Discovery(POLICY)
+    discovery.apply(Listed({model: listed(names) for model, names in models.items()}))
+    discovery.review(0.0)
+    return discovery
+
+
+def listed(names: str) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(id=n, host="h", port=ord(n), state=EndpointState.READY) for n in names)
+
+
+def test_a_new_audience_is_told_everything_at_once_and_under_the_epoch_of_the_moment() -> None:
+    discovery = discovery_of(m="a", n="b")
+    discovery.collect(0.05, wall=9.0, epoch=1)
+    assert discovery.collect(0.1, wall=9.0, epoch=1) == []
+    discovery.renew()
+    again = discovery.collect(0.1, wall=9.0, epoch=2)
+    assert [(s.model, s.epoch, s.generation) for s in again] == [("m", 2, 1), ("n", 2, 1)]
+    assert discovery.due_at() == 0.1 + POLICY.pace.interval
+
+
+def test_only_models_of_which_something_changed_are_reviewed_and_those_held_back() -> None:
+    discovery = discovery_of(m="abcd", n="b")
+    discovery.apply(Listed({"m": listed("a"), "n": listed("b")}))
+    (verdict,) = discovery.review(1.0)
+    assert (verdict.model, [e.id for e in verdict.newly_held]) == ("m", ["b", "c", "d"])
+    for _, endpoint in discovery.suspects():
+        discovery.confirm_gone("m", endpoint)
+    (verdict,) = discovery.review(1.1)
+    assert [e.id for e in verdict.after] == ["a"]
+    assert discovery.review(1.2) == []
+
+
+def test_what_is_held_back_is_told_with_its_age_which_stands_still_while_the_source_is_stale() -> None:
+    discovery = discovery_of(m="abcd")
+    discovery.apply(Elapsed(0.0, -100.0))
+    discovery.apply(Listed({"m": ()}))
+    discovery.review(0.0)
+    discovery.apply(Elapsed(0.5, -100.0))
+    assert [(h.endpoint.id, h.seconds) for h in discovery.held("m")] == [(n, 0.5) for n in "abcd"]
+    discovery.apply(Listed({"m": ()}, stale=True))
+    discovery.apply(Elapsed(100.0, -100.0))
+    assert [h.seconds for h in discovery.held("m")] == [0.5] * 4
+    (snapshot,) = discovery.current(wall=9.0, epoch=1)
+    assert snapshot.stale
+    assert discovery.held("unknown") == []
+
+
+def test_an_empty_model_that_is_listed_anew_is_published() -> None:
+    discovery = discovery_of(m="a")
+    discovery.apply(Listed({"m": listed("a"), "n": ()}))
+    discovery.review(1.0)
+    assert [s.model for s in discovery.collect(1.05, wall=9.0, epoch=1)] == ["m", "n"]
