@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import AsyncExitStack
 
 from prometheus_client import REGISTRY
@@ -13,11 +12,11 @@ from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.eds.endpoint_file import EndpointFileError
-from copydesk.eds.leadership import Alone
+from copydesk.eds.kubernetes.trouble import KubernetesConfigError
 from copydesk.eds.metrics import Metrics
 from copydesk.eds.service import Service
 from copydesk.eds.settings import EdsSettings
-from copydesk.eds.sources import make_source
+from copydesk.eds.sources import make_leadership, make_source
 from copydesk.eds.status_paths import status_paths
 from copydesk.eds.status_server import StatusPortError, StatusServer
 
@@ -30,7 +29,7 @@ async def serve(settings: EdsSettings) -> None:
     bus = await Bus.connect(settings.nats_url, name="eds", token=settings.nats_token.get_secret_value() or None)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(bus.close)
-        leadership = Alone(int(time.time() * 1000))
+        leadership = make_leadership(settings)
         service = Service(settings, bus, make_source(settings, bus, metrics), metrics, leadership)
         await _serve_status(settings, service, stack)
         _log.info("eds_started", source=settings.source.value, epoch=leadership.epoch)
@@ -56,6 +55,8 @@ def main() -> int:
         return _refuse("NATS_URL", str(error))
     except EndpointFileError as error:
         return _refuse("STATIC_FILE", str(error))
+    except KubernetesConfigError as error:
+        return _refuse("KUBE_CONFIG", str(error))
     except StatusPortError as error:
         return _refuse("METRICS_PORT", str(error))
     return 0

@@ -45,6 +45,12 @@ class Metrics:
         self._relists = Counter(
             "copydesk_eds_relists_total", "Lists asked of the source anew.", ["reason"], registry=registry
         )
+        self._source_failures = Counter(
+            "copydesk_eds_source_failures_total",
+            "Attempts that did not reach the source.",
+            ["reason"],
+            registry=registry,
+        )
         self._event_age = Gauge(
             "copydesk_eds_last_event_age_seconds", "Time since a source last said anything.", registry=registry
         )
@@ -84,6 +90,10 @@ class Metrics:
     def relisted(self, reason: str) -> None:
         """Count a list that a source has asked for anew, and why."""
         self._relists.labels(reason).inc()
+
+    def source_failed(self, reason: str) -> None:
+        """Count an attempt to hear a source that failed, and why."""
+        self._source_failures.labels(reason).inc()
 
     def static_file_broken(self) -> None:
         """Count a read of the static file that failed."""
