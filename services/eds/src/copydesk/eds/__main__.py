@@ -14,11 +14,12 @@ from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.eds.endpoint_file import EndpointFileError
 from copydesk.eds.kubernetes.trouble import KubernetesConfigError
 from copydesk.eds.metrics import Metrics
-from copydesk.eds.service import Service
+from copydesk.eds.service import OnSnapshot, Service
 from copydesk.eds.settings import EdsSettings
 from copydesk.eds.sources import make_leadership, make_source
 from copydesk.eds.status_paths import status_paths
 from copydesk.eds.status_server import StatusPortError, StatusServer
+from copydesk.eds.xds.terms import XdsSettingError, terms
 
 _log = get_logger("copydesk.eds")
 
@@ -30,11 +31,25 @@ async def serve(settings: EdsSettings) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(bus.close)
         leadership = make_leadership(settings)
-        service = Service(settings, bus, make_source(settings, bus, metrics), metrics, leadership)
+        source = make_source(settings, bus, metrics)
+        service = Service(settings, bus, source, metrics, leadership, await _serve_xds(settings, stack))
         await _serve_status(settings, service, stack)
         _log.info("eds_started", source=settings.source.value, epoch=leadership.epoch)
         await run_until_signal(service.run())
     _log.info("eds_stopped")
+
+
+async def _serve_xds(settings: EdsSettings, stack: AsyncExitStack) -> list[OnSnapshot]:
+    if settings.xds_port == 0:
+        return []
+    # Imported here, since gRPC takes 20 MB that most replicas do without.
+    from copydesk.eds.xds.metrics import XdsMetrics
+    from copydesk.eds.xds.server import XdsServer
+
+    server = XdsServer(settings.xds_host, settings.xds_port, terms(settings), XdsMetrics())
+    stack.push_async_callback(server.close)
+    await server.start()
+    return [server.on_snapshot]
 
 
 async def _serve_status(settings: EdsSettings, service: Service, stack: AsyncExitStack) -> None:
@@ -59,6 +74,8 @@ def main() -> int:
         return _refuse("KUBE_CONFIG", str(error))
     except StatusPortError as error:
         return _refuse("METRICS_PORT", str(error))
+    except XdsSettingError as error:
+        return _refuse(error.key, error.problem)
     return 0
 
 
