@@ -43,7 +43,16 @@ class Metrics:
             "copydesk_eds_probes_total", "Probes of suspects, by what they found.", ["found"], registry=registry
         )
         self._relists = Counter(
-            "copydesk_eds_relists_total", "Lists asked of the source anew.", ["reason"], registry=registry
+            "copydesk_eds_relists_total",
+            "Lists that the source was asked for anew.",
+            ["resource", "reason"],
+            registry=registry,
+        )
+        self._source_failures = Counter(
+            "copydesk_eds_source_failures_total",
+            "Lists and watches of the source that failed.",
+            ["resource", "reason"],
+            registry=registry,
         )
         self._source_failures = Counter(
             "copydesk_eds_source_failures_total",
@@ -87,9 +96,13 @@ class Metrics:
         """Count a probe."""
         self._probes.labels(found.value).inc()
 
-    def relisted(self, reason: str) -> None:
-        """Count a list that a source has asked for anew, and why."""
-        self._relists.labels(reason).inc()
+    def relisted(self, resource: str, reason: str) -> None:
+        """Count a list of `resource` that a source has asked for anew, and why."""
+        self._relists.labels(resource, reason).inc()
+
+    def source_failed(self, resource: str, reason: str) -> None:
+        """Count that `resource` could not be listed or watched, and why."""
+        self._source_failures.labels(resource, reason).inc()
 
     def source_failed(self, reason: str) -> None:
         """Count an attempt to hear a source that failed, and why."""
