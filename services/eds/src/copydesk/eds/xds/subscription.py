@@ -72,7 +72,8 @@ def alter(
     if first and not subscribe:
         names = frozenset((EVERYTHING,))
     asked = {*subscribe, *unsubscribe}
-    kept = {} if EVERYTHING in subscribe else _without(subscription.sent, asked)
+    everything_again = EVERYTHING in subscribe and EVERYTHING in subscription.names
+    kept = {} if everything_again else _without(subscription.sent, asked)
     sent = {**kept, **has} if first else kept
     return _without_unwanted(replace(subscription, names=names, begun=True, named=True, sent=sent))
 
