@@ -54,12 +54,6 @@ class Metrics:
             ["resource", "reason"],
             registry=registry,
         )
-        self._source_failures = Counter(
-            "copydesk_eds_source_failures_total",
-            "Attempts that did not reach the source.",
-            ["reason"],
-            registry=registry,
-        )
         self._event_age = Gauge(
             "copydesk_eds_last_event_age_seconds", "Time since a source last said anything.", registry=registry
         )
@@ -103,10 +97,6 @@ class Metrics:
     def source_failed(self, resource: str, reason: str) -> None:
         """Count that `resource` could not be listed or watched, and why."""
         self._source_failures.labels(resource, reason).inc()
-
-    def source_failed(self, reason: str) -> None:
-        """Count an attempt to hear a source that failed, and why."""
-        self._source_failures.labels(reason).inc()
 
     def static_file_broken(self) -> None:
         """Count a read of the static file that failed."""

@@ -57,8 +57,5 @@ def _kubernetes(settings: EdsSettings, metrics: Metrics) -> Source:
         api,
         Selection(settings.kube_namespace or api.namespace, settings.kube_selector, settings.kube_port),
         Pace(silence=settings.kube_silence_ms / 1000, page=settings.kube_page),
-        Observer(
-            relisted=lambda _, reason: metrics.relisted(reason),
-            failed=lambda _, reason: metrics.source_failed(reason),
-        ),
+        Observer(relisted=metrics.relisted, failed=metrics.source_failed),
     )
