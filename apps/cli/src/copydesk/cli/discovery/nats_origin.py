@@ -87,7 +87,7 @@ class NatsOrigin:
 
 
 async def _greeted(url: str) -> tuple[str, dict[str, object]]:
-    """Return the first server of `url` without a password, and how it greets; raise `OriginError` if it does not."""
+    """Return the first server of `url`, without a password, and its greeting; raise `OriginError` without one."""
     parts = urlsplit(url.split(",")[0].strip())
     host, port = parts.hostname or "", parts.port or NATS_PORT
     shown = f"{parts.scheme}://{host}:{port}"
