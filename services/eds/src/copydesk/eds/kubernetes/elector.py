@@ -24,7 +24,7 @@ from copydesk.eds.kubernetes.lease import (
     write_lease,
 )
 from copydesk.eds.kubernetes.objects import Lease
-from copydesk.eds.kubernetes.trouble import KubernetesError, RefusedError, UnreachableError
+from copydesk.eds.kubernetes.trouble import KubernetesError, RefusedError, UnreachableError, is_denied
 
 # A replica looks at the lease, and its holder renews it, this many times in its duration.
 LOOKS = 4
@@ -177,7 +177,8 @@ class LeaseLeadership:
     def _complain(self, error: KubernetesError) -> None:
         if str(error) != self._complaint:
             self._complaint = str(error)
-            _log.warning("lease_out_of_reach", lease=self._candidacy.name, problem=self._complaint)
+            event = "lease_denied" if is_denied(error) else "lease_out_of_reach"
+            _log.warning(event, lease=self._candidacy.name, problem=self._complaint)
 
 
 def _now() -> float:

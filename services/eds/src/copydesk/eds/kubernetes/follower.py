@@ -18,8 +18,8 @@ from copydesk.eds.kubernetes.trouble import (
     KubernetesError,
     NonsenseError,
     Reason,
-    RefusedError,
     SilentError,
+    is_denied,
 )
 
 # The server is asked to end a watch after this part of the longest silence; it sends a bookmark before. So a watch
@@ -28,8 +28,6 @@ WATCH_SHARE = 0.5
 
 # A watch that lasted this many seconds, or half of what was asked for, was not cut off at once.
 SOUND_SECONDS = 5.0
-
-FORBIDDEN = (401, 403)
 
 T = TypeVar("T", Service, EndpointSlice)
 Word = Listed[T] | Written[T] | Deleted
@@ -217,13 +215,8 @@ class Follower(Generic[T]):
             _log.info("kubernetes_watch_ended", resource=self._resource.name, why=complaint)
         elif complaint != self._complaint:
             self._complaint = complaint
-            _log.warning(_event(ended.error), resource=self._resource.name, problem=complaint)
-
-
-def _event(error: Exception) -> str:
-    # A right that was not granted is the one trouble that waiting does not mend.
-    is_denied = isinstance(error, RefusedError) and error.status in FORBIDDEN
-    return "kubernetes_denied" if is_denied else "kubernetes_unheard"
+            event = "kubernetes_denied" if is_denied(ended.error) else "kubernetes_unheard"
+            _log.warning(event, resource=self._resource.name, problem=complaint)
 
 
 def _revision(text: str) -> int:

@@ -56,6 +56,11 @@ class SilentError(KubernetesError):
     """A watch said nothing for too long, not even that nothing happened."""
 
 
+def is_denied(error: Exception) -> bool:
+    """Say whether a right is missing or credentials are no good: the trouble that waiting does not mend."""
+    return isinstance(error, RefusedError) and error.status in (401, 403)
+
+
 class Reason(enum.StrEnum):
     """Why a resource is listed."""
 
