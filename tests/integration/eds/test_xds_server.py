@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ def snapshot(model: str, *pods: str, port: int = 9000) -> EndpointsSnapshot:
 
 def pods_of(assignment: ClusterLoadAssignment) -> set[str]:
     return {
-        endpoint.metadata.filter_metadata["envoy.lb"]["pod"]
+        str(endpoint.metadata.filter_metadata["envoy.lb"]["pod"])
         for zone in assignment.endpoints
         for endpoint in zone.lb_endpoints
     }
@@ -86,17 +86,19 @@ async def served(serve: Serve) -> Served:
 class Sotw:
     """A subscriber by state of the world; it answers only when told to."""
 
-    def __init__(self, channel: grpc.aio.Channel, *, aggregated: bool = True, **metadata: str) -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, *, aggregated: bool = True, metadata: Mapping[str, str] | None = None
+    ) -> None:
         method = (
             f"/{AGGREGATED_SERVICE}/StreamAggregatedResources"
             if aggregated
             else f"/{ENDPOINT_SERVICE}/StreamEndpoints"
         )
-        self.call = channel.stream_stream(
+        self.call: Any = channel.stream_stream(
             method,
             request_serializer=DiscoveryRequest.SerializeToString,
             response_deserializer=DiscoveryResponse.FromString,
-        )(metadata=tuple(metadata.items()))
+        )(metadata=tuple((metadata or {}).items()))
         self.type_url = ENDPOINTS if aggregated else ""
         self.names: tuple[str, ...] = ()
         self.last = DiscoveryResponse()
@@ -132,7 +134,7 @@ class Delta:
             if aggregated
             else f"/{ENDPOINT_SERVICE}/DeltaEndpoints"
         )
-        self.call = channel.stream_stream(
+        self.call: Any = channel.stream_stream(
             method,
             request_serializer=DeltaDiscoveryRequest.SerializeToString,
             response_deserializer=DeltaDiscoveryResponse.FromString,
@@ -403,9 +405,14 @@ async def test_only_who_shows_the_token_may_subscribe(serve: Serve) -> None:
     served = await serve(Terms(slow_start=0.0, token="open sesame"))
     served.server.on_snapshot(snapshot("a", "x"))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{served.server.port}") as channel:
-        for metadata in ({}, {"authorization": "Bearer open"}, {"authorization": "open sesame"}):
-            assert await Sotw(channel, **metadata).call.code() is grpc.StatusCode.UNAUTHENTICATED
-        stream = Sotw(channel, authorization="Bearer open sesame")
+        refused: tuple[dict[str, str], ...] = (
+            {},
+            {"authorization": "Bearer open"},
+            {"authorization": "open sesame"},
+        )
+        for metadata in refused:
+            assert await Sotw(channel, metadata=metadata).call.code() is grpc.StatusCode.UNAUTHENTICATED
+        stream = Sotw(channel, metadata={"authorization": "Bearer open sesame"})
         await stream.ask("a")
         assert await stream.hear() == {"a": {"x"}}
     assert served.count("streams_refused_total", reason="unauthenticated") == 3

@@ -127,6 +127,10 @@ def snapshot(*endpoints: Endpoint, model: str = "m") -> EndpointsSnapshot:
     return EndpointsSnapshot(model=model, epoch=1, generation=1, sent_at=0.0, endpoints=endpoints)
 
 
+def warming(catalogue: Catalogue) -> bool:
+    return catalogue.warming
+
+
 def weights(catalogue: Catalogue, model: str = "m") -> dict[str, int]:
     (resource,) = catalogue.resources(ENDPOINTS, [model])
     response = pb.DiscoveryResponse.FromString(resource.whole)
@@ -173,9 +177,9 @@ def test_a_new_pod_warms_up_step_by_step_and_then_no_more_is_to_be_done() -> Non
     catalogue = Catalogue(slow_start=10.0)
     catalogue.take(snapshot(pod("old")), now=100.0, wall=1000.0)
     assert weights(catalogue) == {"old": 100}
-    assert not catalogue.warming
+    assert not warming(catalogue)
     catalogue.take(snapshot(pod("new", "10.0.0.2"), pod("old")), now=200.0, wall=1100.0)
-    assert catalogue.warming
+    assert warming(catalogue)
     seen = [weights(catalogue)["new"]]
     changed = []
     for second in range(1, 13):
@@ -183,7 +187,7 @@ def test_a_new_pod_warms_up_step_by_step_and_then_no_more_is_to_be_done() -> Non
         seen.append(weights(catalogue)["new"])
     assert seen == [10, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 100, 100]
     assert changed == [[], *([["m"]] * 9), [], []]
-    assert not catalogue.warming
+    assert not warming(catalogue)
     assert weights(catalogue)["old"] == 100
 
 
