@@ -139,10 +139,6 @@ class Follower(Generic[T]):
         self._lists += 1
         self._version = str(version)
         self._hear()
-        self._audience.failing(self._resource.name, None)
-        if self._complaint:
-            _log.info("kubernetes_heard_again", resource=self._resource.name)
-            self._complaint = ""
         self._audience.learn([Listed((self._lists, version), tuple(objects))])
 
     async def _page(self, token: str | None) -> Page[T]:
@@ -164,6 +160,7 @@ class Follower(Generic[T]):
         try:
             async with asyncio.timeout_at(self._heard + self._pace.silence) as limit:
                 async with self._api.watch(self._resource.path, params) as batches:
+                    self._recover()
                     async for lines in batches:
                         self._take(lines)
                         limit.reschedule(self._heard + self._pace.silence)
@@ -204,6 +201,13 @@ class Follower(Generic[T]):
 
     def _hear(self) -> None:
         self._heard = asyncio.get_running_loop().time()
+
+    def _recover(self) -> None:
+        # A list alone is not enough: where watches are refused, a change shows only with the next list.
+        self._audience.failing(self._resource.name, None)
+        if self._complaint:
+            _log.info("kubernetes_heard_again", resource=self._resource.name)
+            self._complaint = ""
 
     def _tell(self, ended: Ended, course: Course) -> None:
         if course.failed:
