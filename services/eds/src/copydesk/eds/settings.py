@@ -170,7 +170,7 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
     xds_max_streams: int = Field(
         1_000,
         ge=1,
-        description="Subscribers of xDS at most; 1,000 proxies are a large fleet, and each takes some 50 kB.",
+        description="Subscribers of xDS at most; 1,000 proxies are a large fleet, and each takes some 100 kB.",
     )
     xds_slow_start_ms: int = Field(
         10_000,

@@ -18,6 +18,10 @@ from copydesk.eds.xds.variant import Request, Variant
 # A subscriber to every model there can be (roster.MAX_MODELS) has fewer names.
 MAX_NAMES = 1_000
 
+# Seconds between responses: the changes of many models come one by one, and a response costs more than what is in
+# it. The first change after a pause goes out at once.
+PACE_S = 0.02
+
 # What a subscriber writes into an error or its own name ends in our log.
 LONGEST_QUOTE = 500
 MAX_QUOTED = 20
@@ -72,7 +76,8 @@ class Stream(Generic[Request]):
             while not reading.done():
                 await self._wake.wait()
                 self._wake.clear()
-                await self._push(write)
+                if await self._push(write):
+                    await asyncio.sleep(PACE_S)
             await reading
         finally:
             reading.cancel()
@@ -128,7 +133,9 @@ class Stream(Generic[Request]):
             self._foreign.add(name)
             _log.info("xds_type_not_served", node=self._node, type=name)
 
-    async def _push(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _push(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
+        """Send what is owed; return whether anything was."""
+        before = self._nonce
         for type_url in self._catalogue.types:
             subscription = self._subscriptions.get(type_url)
             if subscription is None:
@@ -143,3 +150,4 @@ class Stream(Generic[Request]):
             self._metrics.pushed(self._variant.kind, len(resources))
             # No new version comes between the choice and the encoding: nothing is awaited there.
             await write(self._variant.put(type_url, resources, nonce))
+        return self._nonce > before
