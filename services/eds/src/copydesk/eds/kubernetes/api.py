@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import httpx2
 import msgspec
+import yaml
 from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
@@ -41,6 +42,9 @@ MAX_REFUSAL = 64 * 1024
 
 GONE = 410
 
+# What a request may raise; credentials are made for each, by a file or a program that may fail.
+TROUBLE = (httpx2.HTTPError, OSError, ConfigError)
+
 T = TypeVar("T")
 
 
@@ -53,10 +57,12 @@ def find_config(path: Path | None) -> SingleConfig:
     try:
         config = KubeConfig.from_env() if path is None else KubeConfig.from_file(path)
         found = config.get()
-    except (ConfigError, KeyError, TypeError, ValueError, OSError) as error:
+    except KeyError as error:
+        raise KubernetesConfigError(f"{error} is missing in {path or 'the configuration'}") from error
+    except (AttributeError, TypeError) as error:
+        raise KubernetesConfigError(f"{path or 'the configuration'} is no kubeconfig: {error}") from error
+    except (ConfigError, ValueError, OSError, yaml.YAMLError) as error:
         raise KubernetesConfigError(_shown(error)) from error
-    except Exception as error:  # yaml's errors, which are no ValueError
-        raise KubernetesConfigError(f"{type(error).__name__}: {error}") from error
     assert found is not None
     return found
 
@@ -71,7 +77,7 @@ class Api:
             self._client: httpx2.AsyncClient = AsyncClient(
                 config, ConnectionParams(timeout=httpx2.Timeout(ANSWER_SECONDS))
             )
-        except (ConfigError, OSError, ValueError, AssertionError) as error:
+        except (ConfigError, OSError, ValueError, AssertionError, httpx2.InvalidURL) as error:
             raise KubernetesConfigError(_shown(error)) from error
 
     async def close(self) -> None:
@@ -101,7 +107,7 @@ class Api:
         request = self._client.build_request("GET", path, params={**params, "watch": "true"}, timeout=timeout)
         try:
             response = await self._client.send(request, stream=True)
-        except (httpx2.HTTPError, OSError) as error:
+        except TROUBLE as error:
             raise UnreachableError(_shown(error)) from error
         try:
             await _check(response)
@@ -128,7 +134,7 @@ class Api:
                 data = await _body(response, MAX_ANSWER)
             finally:
                 await response.aclose()
-        except (httpx2.HTTPError, OSError) as error:
+        except TROUBLE as error:
             raise UnreachableError(_shown(error)) from error
         return decode(data, type_)
 
@@ -191,7 +197,7 @@ async def _lines(response: httpx2.Response) -> AsyncIterator[list[bytes]]:
                 raise NonsenseError(f"a line of more than {MAX_LINE} bytes")
             if whole := [line for line in lines if line]:
                 yield whole
-    except (httpx2.HTTPError, OSError) as error:
+    except TROUBLE as error:
         raise UnreachableError(_shown(error)) from error
 
 
