@@ -60,6 +60,11 @@ class Metrics:
         self._connected = Gauge(
             "copydesk_eds_bus_connected", "Whether NATS is connected (1) or not (0).", registry=registry
         )
+        self._unsent = Gauge(
+            "copydesk_eds_unsent_snapshots",
+            "Snapshots that were certainly not sent: too large, or NATS was slow or lost.",
+            registry=registry,
+        )
         self._stale = Gauge(
             "copydesk_eds_source_stale", "Whether the source cannot be heard (1) or can (0).", registry=registry
         )
@@ -72,8 +77,9 @@ class Metrics:
         for found in Sighting:
             self._probes.labels(found.value)
 
-    def watch(self, observe: Callable[[], ReplicaView]) -> None:
-        """Read what it returns whenever the metrics are asked for."""
+    def watch(self, observe: Callable[[], ReplicaView], *, dropped: Callable[[], int]) -> None:
+        """Read what these return whenever the metrics are asked for."""
+        self._unsent.set_function(lambda: float(dropped()))
         self._event_age.set_function(lambda: observe().event_age_s)
         self._connected.set_function(lambda: float(observe().bus_connected))
         self._stale.set_function(lambda: float(observe().stale))

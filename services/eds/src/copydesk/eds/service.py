@@ -63,7 +63,7 @@ class Service:
         self._audience: tuple[int, float] | None = None
         self._leading: bool | None = None
         self._heard: dict[str, int] = {}
-        metrics.watch(self._observe)
+        metrics.watch(self.observe, dropped=lambda: bus.dropped)
 
     async def run(self) -> None:
         """Serve until cancelled; raise what the source or the election raises if it cannot start."""
@@ -77,11 +77,6 @@ class Service:
             await self._source.close()
             await self._leadership.close()
             await self._prober.close()
-
-    @property
-    def settled(self) -> bool:
-        """Whether this replica knows enough to publish, were it to lead."""
-        return self._discovery.settled
 
     @property
     def turn_age(self) -> float:
@@ -101,9 +96,10 @@ class Service:
             )
             for snapshot in self._discovery.current(time.time(), self._leadership.epoch)
         )
-        return self._observe(models=tuple(models))
+        return self.observe(models=tuple(models))
 
-    def _observe(self, models: tuple[ModelView, ...] = ()) -> ReplicaView:
+    def observe(self, models: tuple[ModelView, ...] = ()) -> ReplicaView:
+        """Say how this replica stands, with no more of the models than is given."""
         now = self._loop.time()
         return ReplicaView(
             settled=self._discovery.settled,
@@ -142,8 +138,14 @@ class Service:
                 self._metrics.published(snapshot.model)
             if self._heard.get(snapshot.model) != snapshot.generation:
                 self._heard[snapshot.model] = snapshot.generation
-                for listener in self._listeners:
-                    listener(snapshot)
+                self._tell_listeners(snapshot)
+
+    def _tell_listeners(self, snapshot: EndpointsSnapshot) -> None:
+        for listener in self._listeners:
+            try:
+                listener(snapshot)
+            except Exception:  # one publisher's fault must not silence the others
+                _log.exception("listener_failed", model=snapshot.model)
 
     def _meet_audience(self, now: float) -> int | None:
         """Return the epoch to publish under, None if this replica may or can not.

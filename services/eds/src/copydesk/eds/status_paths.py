@@ -26,7 +26,7 @@ def status_paths(service: Service, registry: CollectorRegistry) -> Paths:
         return _answer({"alive": age < LONGEST_TURN_S, "turn_age_s": round(age, 3)}, good=age < LONGEST_TURN_S)
 
     def readiness() -> Answer:
-        view = service.view()
+        view = service.observe()
         return _answer(
             {
                 "ready": view.settled,
