@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from copydesk.common.settings import load_settings
+from copydesk.eds.discovery import Discovery
 from copydesk.eds.kubernetes.api import Api, find_config
 from copydesk.eds.kubernetes.trouble import KubernetesConfigError
 from copydesk.eds.leadership import Alone
+from copydesk.eds.roster import Elapsed, Listed
 from copydesk.eds.settings import EdsSettings
 from copydesk.eds.sources import make_leadership
 
@@ -108,3 +110,13 @@ def test_bad_settings_are_named(key: str, value: str, capsys: pytest.CaptureFixt
         load_settings(EdsSettings, warn=False, **{key: value})
     assert caught.value.code == 2
     assert f"COPYDESK_EDS_{key.upper()}" in capsys.readouterr().err
+
+
+def test_only_reports_of_pods_are_complete_after_a_time_and_lists_when_they_come() -> None:
+    now = Elapsed(1e9, connected_since=0.0)
+    for source, settled in {"heartbeat": True, "kubernetes": False}.items():
+        discovery = Discovery(load_settings(EdsSettings, warn=False, source=source).policy())
+        discovery.apply(now)
+        assert discovery.settled is settled
+        discovery.apply(Listed({}))
+        assert discovery.settled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -230,7 +231,8 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
         """Return the numbers by which discovery decides, in seconds."""
         return Policy(
             timeout=self.heartbeat_timeout_ms / 1000,
-            settle=self.settle_ms / 1000,
+            # Other sources name everybody at once; until then nobody is known.
+            settle=self.settle_ms / 1000 if self.source is SourceKind.HEARTBEAT else math.inf,
             limits=Limits(window=self.hold_window_ms / 1000, hold=self.hold_limit_ms / 1000),
             pace=Pace(debounce=self.debounce_ms / 1000, interval=self.publish_interval_ms / 1000),
         )
