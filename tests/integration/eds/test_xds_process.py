@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from copydesk.common.messages import EndpointState
-from tests.fixtures.envoy import NamedServer, running_envoy
+from tests.fixtures.envoy import NamedServer, python_client, running_envoy
 from tests.fixtures.nats import free_port
+from tests.fixtures.until import until
 
 NOBODY = "nats://127.0.0.1:9"
 
@@ -111,3 +112,25 @@ async def test_what_it_cannot_serve_with_is_named_and_ends_it(
     (line,) = [line for line in discovery.story().splitlines() if line.startswith("COPYDESK_EDS_")]
     assert line.startswith(f"COPYDESK_EDS_{key}")
     assert problem in line
+
+
+async def test_the_program_on_the_page_prints_assignments_as_they_change(tmp_path: Path) -> None:
+    discovery = Discovery(tmp_path)
+    one, two = NamedServer("one"), NamedServer("two")
+    one.port, two.port = 7001, 7002
+    discovery.state((one, EndpointState.READY))
+    await discovery.start()
+    await until(lambda: "xds_listening" in discovery.story())
+    program = python_client().replace("18000", str(discovery.port))
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    assert client.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            assert await client.stdout.readline() == b"gec-en 127.0.0.1 7001 1\n"
+            discovery.state((one, EndpointState.DRAINING), (two, EndpointState.READY))
+            assert await client.stdout.readline() == b"gec-en 127.0.0.1 7001 3\n"
+            assert await client.stdout.readline() == b"gec-en 127.0.0.1 7002 1\n"
+    finally:
+        client.kill()
+        await client.communicate()
+        await discovery.kill()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +9,6 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client import CollectorRegistry
 
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState
@@ -29,6 +24,7 @@ from copydesk.eds.xds.server import LONGEST_REQUEST, XdsServer
 from copydesk.eds.xds.stream import MAX_NAMES
 from copydesk.eds.xds.terms import Terms, Tls, XdsSettingError
 from copydesk.eds.xds.types import AGGREGATED_SERVICE, ENDPOINT_SERVICE, ENDPOINTS
+from tests.fixtures.certificates import self_signed
 from tests.fixtures.until import until
 
 CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -459,28 +455,3 @@ def nacks(served: Served) -> float:
 
 def streams(served: Served) -> float:
     return sum(served.count("streams", kind=kind) for kind in ("sotw", "delta"))
-
-
-def self_signed() -> tuple[bytes, bytes]:
-    """Make a key and a certificate for 127.0.0.1 that is its own authority; both in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "copydesk test")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return private, certificate.public_bytes(serialization.Encoding.PEM)
