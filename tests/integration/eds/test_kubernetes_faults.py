@@ -163,12 +163,15 @@ async def error_502(request: Request) -> None:
 
 FAULTS: list[tuple[Answer, str]] = [
     (html, "nonsense"),
-    (short_body, "unreachable"),
     (nothing, "unreachable"),
     (error_500, "refused"),
     (error_502, "refused"),
 ]
-FAULTY_LISTS: list[tuple[Answer, str]] = [(broken_json, "nonsense"), (no_version, "nonsense")]
+FAULTY_LISTS: list[tuple[Answer, str]] = [
+    (short_body, "unreachable"),
+    (broken_json, "nonsense"),
+    (no_version, "nonsense"),
+]
 
 
 @pytest.mark.parametrize(

@@ -198,3 +198,4 @@ async def test_a_paused_leader_that_wakes_up_does_not_speak_over_its_successor(
             assert [epoch for epoch, _ in receiver.applied()] == sorted(epoch for epoch, _ in receiver.applied())
     await bus.close()
     assert holder(kube) is None
+    assert "HTTP Request" not in (tmp_path / "second.log").read_text()

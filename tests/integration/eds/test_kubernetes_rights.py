@@ -64,7 +64,7 @@ async def test_a_right_that_is_granted_later_is_used(kube: KubeSpace, tmp_path: 
         assert stated.lists == []
         kube.put(manifest)
         await stated.until(a="ready")
-        assert not stated.is_stale
+        await until(lambda: not stated.is_stale)
 
 
 async def test_the_lease_takes_the_rights_of_the_manifest_and_no_other_lease_is_open_to_it(

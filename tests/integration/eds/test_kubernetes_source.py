@@ -86,6 +86,18 @@ async def test_services_are_chosen_by_the_selector_and_may_name_their_model_by_a
         assert stated.lists[-1].endpoints["gec"][0].capacity == 64
 
 
+async def test_all_namespaces_can_be_followed_by_who_may(
+    kube: KubeSpace, kube_server: KubeServer, tmp_path: Path
+) -> None:
+    other = kube_server.space(f"{kube.name}-b")
+    admin = kube_server.admin.headers["Authorization"].removeprefix("Bearer ")
+    for number, space in enumerate((kube, other)):
+        space.create(service_json("x", labels={"copydesk/model": kube.name}))
+        space.create(slice_json("s", pod_json(f"p{number}", f"10.0.0.{number}"), owner="x"))
+    async with following(kube.config(tmp_path / "config", token=admin), namespace="*") as stated:
+        await stated.until(kube.name, p0="ready", p1="ready")
+
+
 async def test_what_does_not_fit_on_a_page_is_listed_all_the_same(kube: KubeSpace, tmp_path: Path) -> None:
     kube.create(service_json())
     for number in range(5):

@@ -7,6 +7,7 @@ silent connection.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,6 +74,8 @@ class Api:
     def __init__(self, config: SingleConfig) -> None:
         """Raises `KubernetesConfigError` if certificates or credentials cannot be read."""
         self.namespace = config.namespace
+        # It writes a line for each request, and a lease alone makes one every second or two.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
         try:
             self._client: httpx2.AsyncClient = AsyncClient(
                 config, ConnectionParams(timeout=httpx2.Timeout(ANSWER_SECONDS))
