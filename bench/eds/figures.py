@@ -32,12 +32,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the cluster is, and what it does."""
+    """What the cluster is, and what it does; `warm_up` are seconds that do not count."""
 
     services: int
     endpoints: int
     rate: float
     seconds: float
+    warm_up: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import pytest
 from copydesk.cli.discovery.nats_origin import NatsOrigin, find_nats
 from copydesk.cli.discovery.origin import Origin, OriginError
 from copydesk.cli.discovery.source_origin import SourceOrigin
+from copydesk.cli.fleet.state import FleetState, ProcessState, default_state_dir, write_state
 from copydesk.common.bus import Bus
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState, endpoints_subject
 from copydesk.eds.status_server import Answer, StatusServer
@@ -99,7 +100,7 @@ async def test_what_is_published_is_shown_as_a_table(publisher: Publisher, nats_
     lines = [line.split() for line in out.splitlines() if line.strip()]
     assert lines[0][:3] == ["empty", "no", "endpoint"]
     assert " ".join(lines[1]).startswith(
-        "gec-en 1 ready, 1 draining generation 3 of the publisher that began 2025-11"
+        "gec-en 1 ready, 1 draining epoch 2025-11-30 10:53:20Z, generation 3, said"
     )
     assert lines[2] == ["endpoint", "address", "state", "zone", "age"]
     assert lines[3] == ["a", "[fd00::7]:9000", "ready", "z1", "5", "min"]
@@ -267,3 +268,38 @@ def test_the_server_is_the_one_named_the_environments_or_the_usual_one(
     assert find_nats("nats://a", environ) == ("nats://a", "secret")
     assert find_nats(None, environ) == ("nats://b", "secret")
     assert find_nats(None, {}) == ("nats://127.0.0.1:4222", "")
+
+
+async def test_a_fleet_that_runs_here_is_found_with_its_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    discovery = await asyncio.create_subprocess_exec(
+        *("sleep", "60"), env={**os.environ, "COPYDESK_EDS_NATS_TOKEN": "of-the-fleet"}
+    )
+    directory = default_state_dir(8080)
+    directory.mkdir(parents=True)
+    now = time.time()
+    eds = ProcessState(name="eds", role="eds", pid=discovery.pid, started=now, restarts=0)
+    write_state(
+        FleetState(
+            pid=os.getpid(),
+            started=now,
+            url="http://127.0.0.1:8080",
+            nats_url="nats://127.0.0.1:4999",
+            model="m",
+            model_dir="/m",
+            state_dir=str(directory),
+            logs=str(directory),
+            pods=(),
+            processes=(eds,),
+        )
+    )
+    try:
+        assert find_nats(None, {}) == ("nats://127.0.0.1:4999", "of-the-fleet")
+        assert find_nats("nats://127.0.0.1:4999", {}) == ("nats://127.0.0.1:4999", "of-the-fleet")
+        assert find_nats("nats://elsewhere", {}) == ("nats://elsewhere", "")
+        assert find_nats(None, {"COPYDESK_NATS_TOKEN": "told"})[1] == "told"
+    finally:
+        discovery.kill()
+        await discovery.wait()

@@ -18,7 +18,6 @@ from copydesk.cli.discovery.nats_origin import NatsOrigin, find_nats
 from copydesk.cli.discovery.origin import Origin, OriginError
 from copydesk.cli.discovery.picture import ModelRows, Picture
 from copydesk.cli.discovery.render import tables
-from copydesk.cli.discovery.replica import held_back
 from copydesk.common.messages import EndpointsSnapshot, InvalidNameError, subject_token
 from copydesk.common.telemetry import configure_logging
 
@@ -102,7 +101,7 @@ async def _inspect(request: InspectRequest) -> int:
         if not picture.models and origin.trouble:
             raise OriginError(f"{request.source} cannot be heard ({origin.trouble})", _advice(request))
         if request.service is not None:
-            picture.hold(await held_back(request.service))
+            await _hold(request.service, picture)
     return _show(request, picture)
 
 
@@ -173,10 +172,16 @@ async def _watch(
 async def _look(url: str, picture: Picture) -> str:
     """Ask what is held back; return what is wrong if nothing is to be had."""
     try:
-        picture.hold(await held_back(url))
+        await _hold(url, picture)
     except OriginError as error:
         return error.problem
     return ""
+
+
+async def _hold(url: str, picture: Picture) -> None:
+    from copydesk.cli.discovery.replica import held_back
+
+    picture.hold(await held_back(url))
 
 
 def _json_lines(picture: Picture, _note: str) -> None:

@@ -31,11 +31,8 @@ def _headline(rows: ModelRows) -> Text:
     held = sum(row.held is not None for row in rows.endpoints)
     if held:
         line.append(f", {held} of them held back", "red")
-    since = f"  generation {rows.generation}"
-    if rows.epoch:
-        began = datetime.fromtimestamp(rows.epoch / 1000, UTC)
-        since += f" of the publisher that began {began:%Y-%m-%d %H:%M:%S} UTC"
-    line.append(f"{since}, said {seconds(rows.sent_age_s)} ago", "dim")
+    epoch = f"epoch {datetime.fromtimestamp(rows.epoch / 1000, UTC):%Y-%m-%d %H:%M:%S}Z, " if rows.epoch else ""
+    line.append(f"  {epoch}generation {rows.generation}, said {seconds(rows.sent_age_s)} ago", "dim")
     if rows.stale:
         line.append("  stale: its source cannot be heard", "yellow")
     return line
