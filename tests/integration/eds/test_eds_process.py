@@ -170,6 +170,29 @@ def _get(url: str) -> str:
         return str(answer.read().decode())
 
 
+async def test_pods_that_a_list_calls_unready_all_at_once_are_shown_so_when_they_say_so_themselves(
+    net: Net, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    pods = {name: await FakePod(name).start() for name in ("a", "b")}
+    path, log = tmp_path / "pods.yaml", tmp_path / "eds.log"
+
+    def write(state: EndpointState) -> None:
+        lines = (f"  - {{id: {p.name}, host: 127.0.0.1, port: {p.port}, state: {state}}}\n" for p in pods.values())
+        path.write_text(f"{MODEL}:\n{''.join(lines)}")
+
+    write(EndpointState.READY)
+    async with running_eds(nats_server, log, SOURCE="static", STATIC_FILE=str(path)):
+        await net.until(a=EndpointState.READY, b=EndpointState.READY)
+        write(EndpointState.WARMING)
+        await until(lambda: log.read_text().count('"found": "alive"') == 2)
+        assert net.now() == {"a": EndpointState.READY, "b": EndpointState.READY}
+        pods["a"].state = EndpointState.WARMING
+        await net.until(a=EndpointState.WARMING, b=EndpointState.READY)
+        await pods["b"].stop()
+        await net.until(a=EndpointState.WARMING, b=EndpointState.WARMING)
+    await pods["a"].stop()
+
+
 async def test_it_is_alive_from_the_start_and_ready_once_it_can_say_who_is_there(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:

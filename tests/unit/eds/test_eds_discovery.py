@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState
-from copydesk.eds.discovery import Discovery, Policy
+from copydesk.eds.discovery import Discovery, Policy, Verdict
 from copydesk.eds.guard import Limits
 from copydesk.eds.roster import Elapsed, Listed, Reported
 from copydesk.eds.schedule import Pace
@@ -183,3 +186,68 @@ def test_an_empty_model_that_is_listed_anew_is_published() -> None:
     discovery.apply(Listed({"m": listed("a"), "n": ()}))
     discovery.review(1.0)
     assert [s.model for s in discovery.collect(1.05, wall=9.0, epoch=1)] == ["m", "n"]
+
+
+class Thorough(Discovery):
+    """Looks at every model at each review, whether anything has touched it or not."""
+
+    def review(self, now: float) -> list[Verdict]:
+        self._touched = set(self._roster.models)
+        return super().review(now)
+
+
+STATES = st.sampled_from(list(EndpointState))
+LISTINGS = st.dictionaries(st.sampled_from("abcd"), STATES).map(
+    lambda pods: tuple(Endpoint(id=n, host="h", port=ord(n), state=pods[n]) for n in sorted(pods))
+)
+LISTED = st.builds(Listed, st.dictionaries(st.sampled_from(["m", "n", "o"]), LISTINGS), stale=st.booleans())
+REPORTED = st.builds(
+    lambda model, pod, sequence, state: Reported(report(pod, sequence, model=model, state=state, port=ord(pod))),
+    st.sampled_from(["m", "n"]),
+    st.sampled_from("abcd"),
+    st.integers(1, 9),
+    STATES,
+)
+STEPS = st.lists(st.tuples(st.one_of(LISTED, REPORTED), st.floats(0.0, 2.0), st.booleans()), max_size=30)
+
+
+@given(STEPS)
+def test_to_look_only_at_what_was_touched_misses_nothing(
+    steps: list[tuple[Listed | Reported, float, bool]],
+) -> None:
+    now, both = 0.0, (Discovery(POLICY), Thorough(POLICY))
+    for event, pause, proven in steps:
+        now += pause
+        seen = []
+        for discovery in both:
+            discovery.apply(Elapsed(now, -10.0))
+            discovery.apply(event)
+            verdicts = discovery.review(now)
+            suspects = discovery.suspects()
+            for suspect in suspects if proven else ():
+                discovery.confirm_gone(*suspect)
+            seen.append((verdicts, suspects, discovery.collect(now, wall=now, epoch=1), discovery.current(now, 1)))
+        assert seen[0] == seen[1]
+
+
+@given(st.lists(LISTED, min_size=1, max_size=8), st.lists(st.floats(0.0, 0.5), min_size=1, max_size=8))
+def test_replicas_that_look_at_different_moments_end_with_what_was_listed_last(
+    lists: list[Listed], pauses: list[float]
+) -> None:
+    last = Listed(lists[-1].endpoints)
+    for turns in (1, len(pauses)):
+        now, discovery = 0.0, Discovery(POLICY)
+        for event in (*lists, last):
+            discovery.apply(event)
+            for pause in pauses[:turns]:
+                now += pause
+                discovery.apply(Elapsed(now, -10.0))
+                discovery.review(now)
+        for _ in range(100):
+            now += 0.7
+            discovery.apply(Elapsed(now, -10.0))
+            discovery.review(now)
+        shown = {
+            snapshot.model: snapshot.endpoints for snapshot in discovery.current(now, 1) if snapshot.endpoints
+        }
+        assert shown == {model: pods for model, pods in last.endpoints.items() if pods}
