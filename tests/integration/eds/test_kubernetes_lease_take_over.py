@@ -6,11 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import EndpointsSnapshot, endpoints_subject
@@ -29,15 +32,19 @@ def leads(replica: LeaseLeadership) -> bool:
     return replica.is_leader(asyncio.get_running_loop().time())
 
 
+def shown_by_a_clock(ahead: float) -> float:
+    return time.time() + ahead
+
+
 @asynccontextmanager
 async def standing(
     kube: KubeSpace, config: Path, *names: str, seconds: float = 2.0, **walls: float
 ) -> AsyncIterator[list[LeaseLeadership]]:
-    """Replicas that stand for the lease of `kube`; `walls` are what their clocks show, in Unix seconds."""
+    """Replicas that stand for the lease of `kube`; `walls` are how far their clocks are ahead, in seconds."""
     replicas = []
     for name in names:
         candidacy = Candidacy(kube.name, LEASE, name, seconds)
-        clock = partial(float, walls.get(name, 1_790_000_000.0))
+        clock = partial(shown_by_a_clock, walls.get(name, 0.0))
         replicas.append(LeaseLeadership(Api(find_config(config)), candidacy, wall=clock))
     for replica in replicas:
         await replica.start(lambda: None)
@@ -69,9 +76,9 @@ async def test_a_successor_whose_clock_is_an_hour_late_has_a_larger_epoch_all_th
     kube: KubeSpace, tmp_path: Path
 ) -> None:
     config = kube.config(tmp_path / "config")
-    async with standing(kube, config, "early", early=1_790_003_600.0) as (early,):
+    async with standing(kube, config, "early", early=3600.0) as (early,):
         await until(lambda: leads(early))
-    async with standing(kube, config, "late", late=1_790_000_000.0) as (late,):
+    async with standing(kube, config, "late", late=0.0) as (late,):
         await until(lambda: leads(late))
         assert late.epoch == early.epoch + 1
 
@@ -103,6 +110,22 @@ async def test_who_finds_the_lease_written_by_somebody_else_stands_down_at_once(
         await until(lambda: not leads(replica))
         await until(lambda: leads(replica))
         assert replica.epoch > epoch
+
+
+async def test_a_write_whose_answer_was_lost_is_found_again_and_the_term_goes_on(
+    kube: KubeSpace, tmp_path: Path
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with standing(kube, kube.config(tmp_path / "config"), "a") as (replica,):
+            await until(lambda: leads(replica))
+            lease = kube.get("Lease", LEASE)
+            lease["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z"
+            kube.put(lease)
+            written = kube.get("Lease", LEASE)["metadata"]["resourceVersion"]
+            # By somebody else, as far as the versions tell; by this replica, as far as the record does.
+            await until(lambda: kube.get("Lease", LEASE)["metadata"]["resourceVersion"] != written)
+            assert leads(replica)
+            assert "lease_lost" not in [log["event"] for log in logs]
 
 
 async def test_a_deleted_lease_is_made_anew_under_no_smaller_epoch(kube: KubeSpace, tmp_path: Path) -> None:

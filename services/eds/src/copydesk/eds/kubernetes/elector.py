@@ -139,16 +139,16 @@ class LeaseLeadership:
     async def _renew(self, term: Term) -> None:
         await self._hold(replace(term, duration=self._candidacy.duration))
 
-    async def _hold(self, term: Term) -> None:
+    async def _hold(self, term: Term, *, again: bool = True) -> None:
         asked_at = _now()
         try:
             written = await self._write(term)
         except RefusedError as error:
-            if error.status in (CONFLICT, NOT_FOUND):  # somebody else wrote, or the lease was deleted
-                self._resign()
-                await self._read()
-                return
-            raise
+            if error.status not in (CONFLICT, NOT_FOUND):
+                raise
+            await self._read()
+            await self._yield_or_hold(again)
+            return
         self._see(written)
         began = self._epoch != written.epoch or self._term is None
         self._term, self._epoch = written, written.epoch
@@ -156,6 +156,15 @@ class LeaseLeadership:
         if began:
             _log.info("lease_held", lease=self._candidacy.name, epoch=self._epoch, transitions=written.transitions)
             self._on_change()
+
+    async def _yield_or_hold(self, again: bool) -> None:
+        """Decide after a conflict: the other writer may have been this replica, when the answer was lost."""
+        assert self._sighting is not None
+        term = self._sighting.term
+        if again and term is not None and term.holder == self._candidacy.identity:
+            await self._hold(replace(term, duration=self._candidacy.duration), again=False)
+        else:
+            self._resign()
 
     async def _write(self, term: Term) -> Term:
         lease = write_lease(term, self._candidacy.name, self._candidacy.namespace, self._wall())
