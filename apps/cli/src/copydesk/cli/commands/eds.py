@@ -196,7 +196,7 @@ class _Screen:
         self._waiting = f"listening to {source}; nothing was heard yet"
         self._note: str | None = None
         self._console = terminal.stdout()
-        self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="visible")
+        self._live = Live(console=self._console, auto_refresh=False)
 
     def __enter__(self) -> _Screen:
         """Take the terminal."""
