@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState
+from copydesk.eds.xds import server as server_module
 from copydesk.eds.xds.discovery_pb2 import (
     ClusterLoadAssignment,
     DeltaDiscoveryRequest,
@@ -297,13 +298,15 @@ async def test_one_bad_resource_does_not_keep_the_others_from_a_subscriber(
 
 async def test_versions_name_the_content_so_that_replicas_agree(serve: Serve) -> None:
     versions = []
-    for _ in range(2):
+    for history in (["now"], ["earlier", "now"]):
         served = await serve(Terms(slow_start=0.0))
-        served.server.on_snapshot(snapshot("a", "a-1"))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{served.server.port}") as channel:
             stream = Sotw(channel)
             await stream.ask("a")
-            await stream.hear()
+            for pod in history:
+                served.server.on_snapshot(snapshot("a", pod))
+                assert await stream.hear() == {"a": {pod}}
+                await stream.answer()
             versions.append(stream.last.version_info)
     assert versions[0] == versions[1]
 
@@ -348,6 +351,27 @@ async def test_types_that_are_not_served_are_passed_over(served: Served, channel
     assert await stream.hear() == {"a": {"x"}}
 
 
+async def test_the_weight_of_a_new_pod_grows_until_it_is_a_full_one(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "WARM_UP_S", 0.01)
+    served = await serve(Terms(slow_start=0.2))
+    served.server.on_snapshot(snapshot("a"))
+    served.server.on_snapshot(snapshot("a", "new"))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{served.server.port}") as channel:
+        stream = Sotw(channel)
+        await stream.ask("a")
+        seen = [0]
+        while seen[-1] < 100:
+            await stream.hear()
+            (resource,) = stream.last.resources
+            (zone,) = ClusterLoadAssignment.FromString(resource.value).endpoints
+            seen.append(zone.lb_endpoints[0].load_balancing_weight.value)
+            await stream.answer()
+    assert seen == sorted(set(seen))
+    assert seen[1] < 100
+
+
 async def test_streams_are_counted_and_forgotten_when_they_end(served: Served, subscribe: Subscribe) -> None:
     stream = subscribe()
     await stream.ask("a")
@@ -371,7 +395,12 @@ async def test_more_subscribers_than_allowed_are_sent_away(serve: Serve) -> None
         assert await Sotw(channel).call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         served.server.on_snapshot(snapshot("a", "x"))
         assert await first.hear() == {"a": {"x"}}
-    assert served.count("streams_refused_total", reason="too_many_streams") == 1
+        assert served.count("streams_refused_total", reason="too_many_streams") == 1
+        first.call.cancel()
+        await until(lambda: streams(served) == 0)
+        next_one = Sotw(channel)
+        await next_one.ask("a")
+        assert await next_one.hear() == {"a": {"x"}}
 
 
 async def test_a_subscriber_to_more_names_than_there_can_be_is_sent_away(
