@@ -351,25 +351,25 @@ async def test_types_that_are_not_served_are_passed_over(served: Served, channel
     assert await stream.hear() == {"a": {"x"}}
 
 
-async def test_the_weight_of_a_new_pod_grows_until_it_is_a_full_one(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server_module, "WARM_UP_S", 0.01)
-    served = await serve(Terms(slow_start=0.2))
-    served.server.on_snapshot(snapshot("a"))
-    served.server.on_snapshot(snapshot("a", "new"))
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{served.server.port}") as channel:
+async def test_the_weight_of_a_new_pod_grows_until_it_is_a_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "WARM_UP_S", 0.001)
+    now = 100.0
+    server = XdsServer("127.0.0.1", 0, Terms(slow_start=10.0), XdsMetrics(CollectorRegistry()), clock=lambda: now)
+    await server.start()
+    server.on_snapshot(snapshot("a"))
+    server.on_snapshot(snapshot("a", "new"))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         stream = Sotw(channel)
         await stream.ask("a")
-        seen = [0]
-        while seen[-1] < 100:
+        seen = []
+        for now in (100.0, 103.0, 107.0, 200.0):  # noqa: B007 - the clock reads it
             await stream.hear()
             (resource,) = stream.last.resources
             (zone,) = ClusterLoadAssignment.FromString(resource.value).endpoints
             seen.append(zone.lb_endpoints[0].load_balancing_weight.value)
             await stream.answer()
-    assert seen == sorted(set(seen))
-    assert seen[1] < 100
+    await server.close()
+    assert seen == [10, 30, 70, 100]
 
 
 async def test_streams_are_counted_and_forgotten_when_they_end(served: Served, subscribe: Subscribe) -> None:

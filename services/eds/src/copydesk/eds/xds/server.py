@@ -46,9 +46,20 @@ _log = get_logger(__name__)
 
 
 class XdsServer:
-    """Serves the snapshots that it is given; `port` is the one it listens on, once started."""
+    """Serves the snapshots that it is given; `port` is the one it listens on, once started.
 
-    def __init__(self, host: str, port: int, terms: Terms, metrics: XdsMetrics) -> None:
+    `clock` tells monotonic seconds; by default it is the event loop's.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        terms: Terms,
+        metrics: XdsMetrics,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self.port = port
         self._host = host
         self._terms = terms
@@ -56,6 +67,7 @@ class XdsServer:
         self._catalogue = Catalogue(terms.slow_start)
         self._streams: set[Stream[Any]] = set()
         self._loop = asyncio.get_running_loop()
+        self._clock = clock or self._loop.time
         self._warm_up: asyncio.TimerHandle | None = None
         self._server = grpc.aio.server(options=_OPTIONS)
         self._server.add_generic_rpc_handlers(
@@ -101,7 +113,7 @@ class XdsServer:
 
     def on_snapshot(self, snapshot: EndpointsSnapshot) -> None:
         """Serve these endpoints of a model from now on, and tell those who want them."""
-        update = self._catalogue.take(snapshot, self._loop.time(), time.time())
+        update = self._catalogue.take(snapshot, self._clock(), time.time())
         if update.newly_left_out:
             _log.warning(
                 "xds_endpoints_left_out",
@@ -121,7 +133,7 @@ class XdsServer:
 
     def _on_warm_up(self) -> None:
         self._warm_up = None
-        for model in self._catalogue.warm_up(self._loop.time()):
+        for model in self._catalogue.warm_up(self._clock()):
             self._notice(model)
         self._keep_warming()
 
