@@ -54,20 +54,25 @@ class Discovery:
             self._process = await asyncio.create_subprocess_exec(*command, env=environ, stderr=log)
         return self._process
 
-    async def kill(self) -> None:
-        """End the process without a word."""
+    async def end(self, signum: signal.Signals = signal.SIGKILL) -> int:
+        """End the process, by default without a word; return its exit code."""
         assert self._process is not None
         if self._process.returncode is None:
-            self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
+            self._process.send_signal(signum)
+        async with asyncio.timeout(20):
+            return await self._process.wait()
 
     def story(self) -> str:
         return self._log.read_text()
 
 
-@pytest.mark.parametrize("incremental", [False, True], ids=["sotw", "delta"])
-async def test_envoy_serves_on_when_discovery_is_killed_and_takes_the_new_state_when_it_is_back(
-    tmp_path: Path, incremental: bool
+@pytest.mark.parametrize(
+    ("incremental", "signum", "code"),
+    [(False, signal.SIGKILL, -signal.SIGKILL), (True, signal.SIGKILL, -signal.SIGKILL), (True, signal.SIGTERM, 0)],
+    ids=["sotw", "delta", "delta-orderly"],
+)
+async def test_envoy_serves_on_when_discovery_ends_and_takes_the_new_state_when_it_is_back(
+    tmp_path: Path, incremental: bool, signum: signal.Signals, code: int
 ) -> None:
     one, two = await NamedServer("pod-1").start(), await NamedServer("pod-2").start()
     discovery = Discovery(tmp_path)
@@ -76,7 +81,7 @@ async def test_envoy_serves_on_when_discovery_is_killed_and_takes_the_new_state_
     try:
         async with running_envoy(tmp_path, discovery.port, incremental=incremental) as envoy:
             await envoy.until_health({one.port: "HEALTHY"})
-            await discovery.kill()
+            assert await discovery.end(signum) == code
             discovery.state((one, EndpointState.DRAINING), (two, EndpointState.READY))
             assert await envoy.ask(20) == {"pod-1": 20}
             await envoy.until_stat("control_plane.connected_state", 0)
@@ -85,7 +90,7 @@ async def test_envoy_serves_on_when_discovery_is_killed_and_takes_the_new_state_
             await envoy.until_health({one.port: "DRAINING", two.port: "HEALTHY"})
             assert await envoy.ask(20) == {"pod-2": 20}
     finally:
-        await discovery.kill()
+        await discovery.end()
         await one.stop()
         await two.stop()
 
@@ -108,7 +113,7 @@ async def test_what_it_cannot_serve_with_is_named_and_ends_it(
         async with asyncio.timeout(20):
             assert await process.wait() == 2
     finally:
-        await discovery.kill()
+        await discovery.end()
     (line,) = [line for line in discovery.story().splitlines() if line.startswith("COPYDESK_EDS_")]
     assert line.startswith(f"COPYDESK_EDS_{key}")
     assert problem in line
@@ -133,4 +138,4 @@ async def test_the_program_on_the_page_prints_assignments_as_they_change(tmp_pat
     finally:
         client.kill()
         await client.communicate()
-        await discovery.kill()
+        await discovery.end()

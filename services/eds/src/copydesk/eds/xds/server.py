@@ -100,8 +100,10 @@ class XdsServer:
             else:
                 self.port = self._server.add_secure_port(address, _credentials(tls))
         except RuntimeError as error:
-            problem = "is taken, is none of this machine's, or has a certificate that does not fit its key"
-            raise XdsSettingError("XDS_PORT", f"{address} {problem}") from error
+            problem = f"cannot listen at {address}: it is taken, or none of this machine's"
+            if tls is not None:
+                problem += ", or certificate and key do not fit each other"
+            raise XdsSettingError("XDS_PORT", problem) from error
         await self._server.start()
         _log.info("xds_listening", host=self._host, port=self.port, tls=tls is not None)
 
