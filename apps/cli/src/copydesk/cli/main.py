@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from copydesk.cli.eds_app import eds_app
+
 if TYPE_CHECKING:
     from copydesk.cli.bench.vllm_contender import NGram
 
@@ -34,7 +36,6 @@ bench_app = typer.Typer(help="Benchmarks: this engine beside others.", no_args_i
 app.add_typer(bench_app, name="bench")
 simulate_app = typer.Typer(help="Simulations: a whole fleet in virtual time.", no_args_is_help=True)
 app.add_typer(simulate_app, name="simulate")
-eds_app = typer.Typer(help="Endpoint discovery: who is in the fleet.", no_args_is_help=True)
 app.add_typer(eds_app, name="eds")
 
 
@@ -45,14 +46,6 @@ class Dtype(StrEnum):
     INT8 = "int8"
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
-
-
-class Origin(StrEnum):
-    """Where endpoints are asked for."""
-
-    NATS = "nats"
-    KUBERNETES = "kubernetes"
-    STATIC = "static"
 
 
 Pods = Annotated[
@@ -405,71 +398,6 @@ def balancing(
 
     request = SimulateRequest(tuple(scenario or ()), pods, gateways, load, seconds, seed, picture, as_json=json)
     raise typer.Exit(simulate_balancing(request))
-
-
-@eds_app.callback()
-def eds_root() -> None:
-    """Endpoint discovery: who is in the fleet."""
-
-
-@eds_app.command()
-def inspect(
-    source: Annotated[
-        Origin, typer.Option(metavar="NAME", help="nats: what is published; kubernetes, static: what they state.")
-    ] = Origin.NATS,
-    model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this model; repeatable. (default: all)")
-    ] = None,
-    nats_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="(default: COPYDESK_EDS_NATS_URL, else the fleet that runs here)"),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of the static source. (default: COPYDESK_EDS_STATIC_FILE)")
-    ] = None,
-    service: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A discovery with METRICS_PORT: show what it holds back as well."),
-    ] = None,
-    wait: Annotated[
-        float | None,
-        typer.Option(min=0.1, max=600, metavar="S", help="How long to listen. (default: 2.5; a source: 10)"),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object (with --watch: a line a change).")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show each change, until Ctrl-C.")] = False,
-) -> None:
-    """Show the endpoints of each model: address, state, zone, node and age.
-
-    By default this is what gateways hear over NATS: a snapshot a model, repeated
-    every 2 s. The one of the newest publisher (epoch) and change (generation) counts.
-    With --source it is what Kubernetes or a file states, before anything is held
-    back; COPYDESK_EDS_... set these up as they do for discovery.
-
-    States: ready (gets work), warming (not ready yet), draining (ends what it has).
-    Held back: lost together with most others; stays until a probe finds nobody.
-
-    Exit code 1 means that nothing was heard, 2 that nothing can be: no NATS, or a
-    wrong setting.
-
-    [bold]Examples[/]
-
-      copydesk eds inspect
-
-      copydesk eds inspect --model gec-en --watch --service http://127.0.0.1:9400
-
-      copydesk eds inspect --source static --file pods.yaml
-
-      copydesk eds inspect --json | jq -r '.models[].endpoints[] | .id, .state'
-
-      copydesk eds inspect --watch --json | jq -c '[.time, .model, .counts]'
-    """
-    from copydesk.cli.commands.eds import InspectRequest
-    from copydesk.cli.commands.eds import inspect as run_inspect
-
-    request = InspectRequest(
-        source.value, tuple(model or ()), nats_url, file, service, wait, as_json=json, watch=watch
-    )
-    raise typer.Exit(run_inspect(request))
 
 
 def run() -> None:

@@ -70,20 +70,20 @@ def rule(
         for pod, at in guard.losses.items()
         if now - at < limits.window and not _is_back(by_id.get(pod), own_word)
     }
-    every = _is_mass_loss(guard.released, lost, desired, earlier=len(losses))
-    suspects = {
-        endpoint.id: guard.held.get(endpoint.id, now) for endpoint in lost if every or endpoint.id in guard.held
-    }
-    held = {
-        endpoint.id: suspects[endpoint.id]
-        for endpoint in lost
-        if endpoint.id in suspects and endpoint not in guard.gone and now - suspects[endpoint.id] < limits.hold
-    }
+    is_mass = _is_mass_loss(guard.released, lost, desired, earlier=len(losses))
+    suspects = lost if is_mass else tuple(endpoint for endpoint in lost if endpoint.id in guard.held)
+    held = _unproven(guard, suspects, now, limits)
     losses |= {endpoint.id: now for endpoint in lost if endpoint.id not in held}
     if not held:
         return Guard(desired, losses=losses)
     kept = by_id | {endpoint.id: endpoint for endpoint in lost if endpoint.id in held}
     return Guard(tuple(kept[pod] for pod in sorted(kept)), held, losses=losses)
+
+
+def _unproven(guard: Guard, suspects: Listing, now: float, limits: Limits) -> dict[str, float]:
+    """Return since when `suspects` are held back, without those that a probe missed or whose time is over."""
+    since = {endpoint.id: guard.held.get(endpoint.id, now) for endpoint in suspects if endpoint not in guard.gone}
+    return {pod: at for pod, at in since.items() if now - at < limits.hold}
 
 
 def _unannounced(released: Listing, by_id: Mapping[str, Endpoint], own_word: Collection[str]) -> Listing:
