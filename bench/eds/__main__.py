@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.eds.api_server import kube_config
 from bench.eds.cluster import NAMESPACE
 from bench.eds.figures import Case, Spread, Workload, document, table
 from bench.eds.processes import Part, PartError, Usage, free_port, nats, part, wait_for_port
@@ -76,7 +77,7 @@ def _case(workload: Workload, *, with_xds: bool) -> Case:
             part("bench.eds.api_server", workload.services, workload.endpoints, directory=directory) as cluster,
             part("bench.eds.receiver", url, workload.services, directory=directory) as receiver,
         ):
-            config = _kube_config(directory, int(cluster.read()))
+            config = kube_config(directory, int(cluster.read()))
             xds_port = free_port() if with_xds else 0
             environ = {
                 **SETTINGS,
@@ -126,22 +127,6 @@ def _measure(
         latest_change_ms=done["latest_ms"],
         xds_answers=answers,
     )
-
-
-def _kube_config(directory: Path, port: int) -> Path:
-    path = directory / "kubeconfig"
-    server = {"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}
-    context = {"name": "bench", "context": {"cluster": "bench", "user": "bench", "namespace": NAMESPACE}}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [server],
-        "contexts": [context],
-        "users": [{"name": "bench", "user": {}}],
-        "current-context": "bench",
-    }
-    path.write_text(json.dumps(config))
-    return path
 
 
 def _machine() -> dict[str, object]:

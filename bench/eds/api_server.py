@@ -10,9 +10,10 @@ import asyncio
 import json
 import sys
 import time
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from bench.eds.cluster import Cluster
+from bench.eds.cluster import NAMESPACE, Cluster
 
 BOOKMARK_SECONDS = 5.0
 
@@ -96,6 +97,23 @@ class ApiServer:
 
 def _head(length: str) -> bytes:
     return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode()
+
+
+def kube_config(directory: Path, port: int) -> Path:
+    """Write a file into `directory` that says how to reach the server on `port`; return its path."""
+    path = directory / "kubeconfig"
+    server = {"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+    context = {"name": "bench", "context": {"cluster": "bench", "user": "bench", "namespace": NAMESPACE}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [server],
+        "contexts": [context],
+        "users": [{"name": "bench", "user": {}}],
+        "current-context": "bench",
+    }
+    path.write_text(json.dumps(config))
+    return path
 
 
 async def main(services: int, endpoints: int) -> None:

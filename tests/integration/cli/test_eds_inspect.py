@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.eds.api_server import kube_config
+from bench.eds.processes import part
 from copydesk.cli.discovery.nats_origin import NatsOrigin, find_nats
 from copydesk.cli.discovery.origin import Origin, OriginError
 from copydesk.cli.discovery.source_origin import SourceOrigin
@@ -245,6 +247,23 @@ async def test_a_file_is_shown_as_discovery_would_read_it(tmp_path: Path) -> Non
     code, out, err = await inspect("--source", "static", "--file", str(path), "--model", "x", "--wait", "0.2")
     assert code == 1
     assert "known are gec-en, other" in err
+
+
+async def test_kubernetes_is_asked_as_discovery_would_ask_it(tmp_path: Path) -> None:
+    known = ("--source", "kubernetes", "--json")
+    with part("bench.eds.api_server", 2, 6, directory=tmp_path) as server:
+        config = str(kube_config(tmp_path, int(await asyncio.to_thread(server.read))))
+        code, out, err = await inspect(*known, "--model", "model-01", COPYDESK_EDS_KUBE_CONFIG=config)
+        assert (code, err) == (0, "")
+        (model,) = json.loads(out)["models"]
+        assert [(e["id"], e["node"], e["state"]) for e in model["endpoints"]] == [
+            (f"pod-01-00{number}", f"node-0{number}", "ready") for number in range(3)
+        ]
+    code, _, err = await inspect(*known, "--wait", "1", COPYDESK_EDS_KUBE_CONFIG=config)
+    assert code == 2
+    assert "kubernetes cannot be heard" in err
+    assert "endpointslices: unreachable" in err
+    assert "COPYDESK_EDS_KUBE_" in err
 
 
 async def test_a_mistake_is_named(tmp_path: Path) -> None:
