@@ -83,7 +83,7 @@ $(SETUP): $(PYPROJECTS) constraints.txt | $(BIN)/python
 	@touch $@
 
 $(DEV): $(SETUP) requirements-dev.txt
-	@echo "setup: tools for tests and checks (60 MB)" >&2
+	@echo "setup: tools for tests and checks (100 MB)" >&2
 	@set -o pipefail; $(FETCH) --progress-bar off --requirement requirements-dev.txt | $(LARGE) >&2
 	@touch $@
 

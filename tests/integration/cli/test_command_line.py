@@ -17,7 +17,7 @@ from copydesk.cli.fleet.state import StateLock
 from copydesk.inference.checkpoint import read_digest
 from tests.fixtures.default_model import default_model_or_skip
 
-COMMANDS = ["up", "status", "correct", "demo", "model", "model prepare", "bench engine"]
+COMMANDS = ["up", "status", "correct", "demo", "model", "model prepare", "bench engine", "eds inspect"]
 
 
 def copydesk(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from copydesk.common.bus import Bus
@@ -23,6 +25,7 @@ from copydesk.common.messages import (
     endpoints_subject,
     load_subject,
 )
+from copydesk.eds.view import ReplicaView
 from tests.fixtures.fake_pod import FakePod
 from tests.fixtures.nats import NatsServer, free_port
 from tests.fixtures.until import until
@@ -148,6 +151,14 @@ async def test_silent_pods_that_still_greet_stay_and_go_once_their_ports_are_clo
         assert f'copydesk_eds_held_endpoints{{model="{MODEL}"}} 1.0' in metrics
         assert f'copydesk_eds_endpoints{{model="{MODEL}",state="ready"}} 1.0' in metrics
         assert "copydesk_eds_bus_connected 1.0" in metrics
+        assert "copydesk_eds_leader 1.0" in metrics
+        view = msgspec.json.decode(
+            await asyncio.to_thread(_get, f"http://127.0.0.1:{port}/endpoints"), type=ReplicaView
+        )
+        assert [(model.snapshot.model, [held.id for held in model.held]) for model in view.models] == [
+            (MODEL, ["a"])
+        ]
+        assert (view.leader, view.epoch) == (True, net.snapshots[-1].epoch)
         assert "loss_held_back" in (tmp_path / "eds.log").read_text()
         await pod.stop()
         await net.until()
@@ -157,6 +168,67 @@ async def test_silent_pods_that_still_greet_stay_and_go_once_their_ports_are_clo
 def _get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=5) as answer:
         return str(answer.read().decode())
+
+
+async def test_pods_that_a_list_calls_unready_all_at_once_are_shown_so_when_they_say_so_themselves(
+    net: Net, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    pods = {name: await FakePod(name).start() for name in ("a", "b")}
+    path, log = tmp_path / "pods.yaml", tmp_path / "eds.log"
+
+    def write(state: EndpointState) -> None:
+        lines = (f"  - {{id: {p.name}, host: 127.0.0.1, port: {p.port}, state: {state}}}\n" for p in pods.values())
+        path.write_text(f"{MODEL}:\n{''.join(lines)}")
+
+    write(EndpointState.READY)
+    async with running_eds(nats_server, log, SOURCE="static", STATIC_FILE=str(path)):
+        await net.until(a=EndpointState.READY, b=EndpointState.READY)
+        write(EndpointState.WARMING)
+        await until(lambda: log.read_text().count('"found": "alive"') == 2)
+        assert net.now() == {"a": EndpointState.READY, "b": EndpointState.READY}
+        pods["a"].state = EndpointState.WARMING
+        await net.until(a=EndpointState.WARMING, b=EndpointState.READY)
+        await pods["b"].stop()
+        await net.until(a=EndpointState.WARMING, b=EndpointState.WARMING)
+    await pods["a"].stop()
+
+
+async def test_it_is_alive_from_the_start_and_ready_once_it_can_say_who_is_there(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    nats_server.stop()
+    port = free_port()
+    log = tmp_path / "eds.log"
+    async with running_eds(nats_server, log, METRICS_PORT=str(port)):
+        await until(lambda: "eds_started" in log.read_text())
+        assert (await asyncio.to_thread(_status, port, "/healthz")) == 200
+        assert (await asyncio.to_thread(_status, port, "/readyz")) == 503
+        nats_server.start()
+        async with asyncio.timeout(15):
+            while await asyncio.to_thread(_status, port, "/readyz") != 200:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+        # That NATS is away again is no reason to take it out of service.
+        nats_server.stop()
+        await until(lambda: "bus_lost" in log.read_text())
+        assert (await asyncio.to_thread(_status, port, "/readyz")) == 200
+        ready = msgspec.json.decode(await asyncio.to_thread(_get, f"http://127.0.0.1:{port}/readyz"))
+        assert (ready["leader"], ready["bus_connected"]) == (True, False)
+
+
+def _status(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request("GET", path)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+async def test_a_port_for_metrics_that_is_taken_is_named(nats_server: NatsServer, tmp_path: Path) -> None:
+    log = tmp_path / "eds.log"
+    process = await start_eds(nats_server, log, METRICS_PORT=str(nats_server.port))
+    async with asyncio.timeout(15):
+        assert await process.wait() == 2
+    assert f"COPYDESK_EDS_METRICS_PORT: 127.0.0.1:{nats_server.port}: " in log.read_text()
 
 
 async def test_a_restart_of_nats_removes_nobody(net: Net, nats_server: NatsServer, tmp_path: Path) -> None:

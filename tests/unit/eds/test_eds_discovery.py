@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState
-from copydesk.eds.discovery import Discovery, Policy
+from copydesk.eds.discovery import Discovery, Policy, Verdict
 from copydesk.eds.guard import Limits
 from copydesk.eds.roster import Elapsed, Listed, Reported
 from copydesk.eds.schedule import Pace
@@ -18,7 +21,7 @@ class World:
     """A discovery in virtual time, its pods, and what it published at what time."""
 
     def __init__(self) -> None:
-        self.discovery = Discovery(POLICY, epoch=7)
+        self.discovery = Discovery(POLICY)
         self.now = 0.0
         self.connected_since: float | None = 0.0
         self.pods: dict[str, EndpointState] = {}
@@ -33,7 +36,7 @@ class World:
             self.discovery.apply(Elapsed(self.now, self.connected_since))
             self.discovery.review(self.now)
             if self.connected_since is not None:
-                self.sent += [(self.now, s) for s in self.discovery.collect(self.now, wall=self.now)]
+                self.sent += [(self.now, s) for s in self.discovery.collect(self.now, wall=self.now, epoch=7)]
 
     def report(self) -> None:
         self.sequence += 1
@@ -119,12 +122,132 @@ def test_draining_is_published_in_the_turn_in_which_it_is_heard_and_the_end_is_n
 
 
 def test_each_model_has_its_own_snapshot_and_generation() -> None:
-    discovery = Discovery(POLICY, epoch=1)
+    discovery = Discovery(POLICY)
     one = Endpoint(id="a", host="h", port=1, state=EndpointState.READY)
     discovery.apply(Listed({"m": (one,), "n": ()}))
     discovery.review(0.0)
-    assert {s.model: s.endpoints for s in discovery.collect(0.05, wall=9.0)} == {"m": (one,), "n": ()}
+    assert {s.model: s.endpoints for s in discovery.collect(0.05, wall=9.0, epoch=1)} == {"m": (one,), "n": ()}
     discovery.apply(Listed({"m": (one,), "n": (one,)}))
     discovery.review(1.0)
-    (changed,) = discovery.collect(1.05, wall=9.0)
+    (changed,) = discovery.collect(1.05, wall=9.0, epoch=1)
     assert (changed.model, changed.generation, changed.sent_at) == ("n", 2, 9.0)
+
+
+def discovery_of(**models: str) -> Discovery:
+    discovery = Discovery(POLICY)
+    discovery.apply(Listed({model: listed(names) for model, names in models.items()}))
+    discovery.review(0.0)
+    return discovery
+
+
+def listed(names: str) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(id=n, host="h", port=ord(n), state=EndpointState.READY) for n in names)
+
+
+def test_a_new_audience_is_told_everything_at_once_and_under_the_epoch_of_the_moment() -> None:
+    discovery = discovery_of(m="a", n="b")
+    discovery.collect(0.05, wall=9.0, epoch=1)
+    assert discovery.collect(0.1, wall=9.0, epoch=1) == []
+    discovery.renew()
+    again = discovery.collect(0.1, wall=9.0, epoch=2)
+    assert [(s.model, s.epoch, s.generation) for s in again] == [("m", 2, 1), ("n", 2, 1)]
+    assert discovery.due_at() == 0.1 + POLICY.pace.interval
+
+
+def test_only_models_of_which_something_changed_are_reviewed_and_those_held_back() -> None:
+    discovery = discovery_of(m="abcd", n="b")
+    discovery.apply(Listed({"m": listed("a"), "n": listed("b")}))
+    (verdict,) = discovery.review(1.0)
+    assert (verdict.model, [e.id for e in verdict.newly_held]) == ("m", ["b", "c", "d"])
+    for _, endpoint in discovery.suspects():
+        discovery.confirm_gone("m", endpoint)
+    (verdict,) = discovery.review(1.1)
+    assert [e.id for e in verdict.after] == ["a"]
+    assert discovery.review(1.2) == []
+
+
+def test_what_is_held_back_is_told_with_its_age_which_stands_still_while_the_source_is_stale() -> None:
+    discovery = discovery_of(m="abcd")
+    discovery.apply(Elapsed(0.0, -100.0))
+    discovery.apply(Listed({"m": ()}))
+    discovery.review(0.0)
+    discovery.apply(Elapsed(0.5, -100.0))
+    assert [(h.endpoint.id, h.seconds) for h in discovery.held("m")] == [(n, 0.5) for n in "abcd"]
+    discovery.apply(Listed({"m": ()}, stale=True))
+    discovery.apply(Elapsed(100.0, -100.0))
+    assert [h.seconds for h in discovery.held("m")] == [0.5] * 4
+    (snapshot,) = discovery.current(wall=9.0, epoch=1)
+    assert snapshot.stale
+    assert discovery.held("unknown") == []
+
+
+def test_an_empty_model_that_is_listed_anew_is_published() -> None:
+    discovery = discovery_of(m="a")
+    discovery.apply(Listed({"m": listed("a"), "n": ()}))
+    discovery.review(1.0)
+    assert [s.model for s in discovery.collect(1.05, wall=9.0, epoch=1)] == ["m", "n"]
+
+
+class Thorough(Discovery):
+    """Looks at every model at each review, whether anything has touched it or not."""
+
+    def review(self, now: float) -> list[Verdict]:
+        self._touched = set(self._roster.models)
+        return super().review(now)
+
+
+STATES = st.sampled_from(list(EndpointState))
+LISTINGS = st.dictionaries(st.sampled_from("abcd"), STATES).map(
+    lambda pods: tuple(Endpoint(id=n, host="h", port=ord(n), state=pods[n]) for n in sorted(pods))
+)
+LISTED = st.builds(Listed, st.dictionaries(st.sampled_from(["m", "n", "o"]), LISTINGS), stale=st.booleans())
+REPORTED = st.builds(
+    lambda model, pod, sequence, state: Reported(report(pod, sequence, model=model, state=state, port=ord(pod))),
+    st.sampled_from(["m", "n"]),
+    st.sampled_from("abcd"),
+    st.integers(1, 9),
+    STATES,
+)
+STEPS = st.lists(st.tuples(st.one_of(LISTED, REPORTED), st.floats(0.0, 2.0), st.booleans()), max_size=30)
+
+
+@given(STEPS)
+def test_to_look_only_at_what_was_touched_misses_nothing(
+    steps: list[tuple[Listed | Reported, float, bool]],
+) -> None:
+    now, both = 0.0, (Discovery(POLICY), Thorough(POLICY))
+    for event, pause, proven in steps:
+        now += pause
+        seen = []
+        for discovery in both:
+            discovery.apply(Elapsed(now, -10.0))
+            discovery.apply(event)
+            verdicts = discovery.review(now)
+            suspects = discovery.suspects()
+            for suspect in suspects if proven else ():
+                discovery.confirm_gone(*suspect)
+            seen.append((verdicts, suspects, discovery.collect(now, wall=now, epoch=1), discovery.current(now, 1)))
+        assert seen[0] == seen[1]
+
+
+@given(st.lists(LISTED, min_size=1, max_size=8), st.lists(st.floats(0.0, 0.5), min_size=1, max_size=8))
+def test_replicas_that_look_at_different_moments_end_with_what_was_listed_last(
+    lists: list[Listed], pauses: list[float]
+) -> None:
+    last = Listed(lists[-1].endpoints)
+    for turns in (1, len(pauses)):
+        now, discovery = 0.0, Discovery(POLICY)
+        for event in (*lists, last):
+            discovery.apply(event)
+            for pause in pauses[:turns]:
+                now += pause
+                discovery.apply(Elapsed(now, -10.0))
+                discovery.review(now)
+        for _ in range(100):
+            now += 0.7
+            discovery.apply(Elapsed(now, -10.0))
+            discovery.review(now)
+        shown = {
+            snapshot.model: snapshot.endpoints for snapshot in discovery.current(now, 1) if snapshot.endpoints
+        }
+        assert shown == {model: pods for model, pods in last.endpoints.items() if pods}

@@ -115,3 +115,113 @@ def test_what_is_released_has_all_that_is_desired_in_order_and_is_never_emptied_
         assert list(guard.released) == sorted(guard.released, key=lambda endpoint: endpoint.id)
         assert guard.released or not before.released
         assert set(guard.held) == {endpoint.id for endpoint in guard.released} - names
+
+
+def unready(*names: str) -> tuple[Endpoint, ...]:
+    return pods(*names, state=EndpointState.WARMING)
+
+
+def states(guard: Guard) -> str:
+    """The ids, the ready ones in capitals."""
+    return "".join(e.id.upper() if e.state is EndpointState.READY else e.id for e in guard.released)
+
+
+def test_some_unready_pods_show_at_once_and_most_of_them_are_held_as_they_were() -> None:
+    few = rule(guarded(*"abcd"), pods(*"abc") + unready("d"), 1.0, LIMITS)
+    assert states(few) == "ABCd"
+    most = rule(guarded(*"abcd"), pods("a") + unready(*"bcd"), 1.0, LIMITS)
+    assert states(most) == "ABCD"
+    assert {endpoint.id for endpoint in most.suspects} == set("bcd")
+
+
+def test_that_the_last_ready_pods_are_called_unready_is_held_although_many_were_not_ready_before() -> None:
+    before = rule(Guard(), pods("a") + unready(*"bcdefg"), 0.0, LIMITS)
+    assert states(rule(before, unready(*"abcdefg"), 1.0, LIMITS)) == "Abcdefg"
+
+
+def test_what_a_pod_says_of_itself_is_believed() -> None:
+    assert states(rule(guarded(*"ab"), unready(*"ab"), 1.0, LIMITS, frozenset("ab"))) == "ab"
+
+
+def test_a_pod_that_has_started_anew_is_not_ready_and_nobody_doubts_it() -> None:
+    again = tuple(
+        Endpoint(id="a", host="h", port=port, state=EndpointState.WARMING, started_at=at)
+        for port, at in [(1000 + ord("a"), 5.0)]
+    )
+    assert states(rule(guarded("a"), again, 1.0, LIMITS)) == "a"
+
+
+def test_unready_pods_that_a_probe_found_unready_are_shown_so() -> None:
+    guard = rule(guarded(*"ab"), unready(*"ab"), 1.0, LIMITS)
+    guard = confirm_gone(guard, pods("a")[0])
+    guard = rule(guard, unready(*"ab"), 2.0, LIMITS)
+    assert states(guard) == "aB"
+    assert states(rule(guard, unready(*"ab"), 61.0, LIMITS)) == "ab"
+
+
+def test_unready_pods_that_are_let_go_one_after_the_other_count_together() -> None:
+    guard = guarded(*"abcd")
+    for at, left in enumerate(["ABCd", "ABcd", "Abcd", "abcd"]):
+        desired = tuple(sorted(pods(*filter(str.isupper, left)) + unready(*filter(str.islower, left)), key=id_of))
+        desired = tuple(Endpoint(id=e.id.lower(), host=e.host, port=address(e.id), state=e.state) for e in desired)
+        guard = rule(guard, desired, 1.0 + at * 0.1, LIMITS)
+    assert states(guard) == "ABcd"
+
+
+def id_of(endpoint: Endpoint) -> str:
+    return endpoint.id.lower()
+
+
+def address(name: str) -> int:
+    return 1000 + ord(name.lower()[0])
+
+
+LISTINGS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(list(EndpointState))).map(
+    lambda found: tuple(pods(name, state=found[name])[0] for name in sorted(found))
+)
+STEPS = st.lists(st.tuples(LISTINGS, st.floats(0.0, 3.0)), max_size=25)
+
+
+@given(STEPS, st.sets(st.sampled_from("abcdefgh")))
+def test_unproven_no_more_than_half_of_the_pods_that_serve_are_lost_within_the_window(
+    steps: list[tuple[tuple[Endpoint, ...], float]], own_word: set[str]
+) -> None:
+    guard, now, lost = Guard(), 0.0, dict[str, float]()
+    for desired, pause in steps:
+        now += pause
+        before, guard = guard, rule(guard, desired, now, Limits(5.0, 1e9), own_word)
+        serving = {e.id for e in guard.released if e.state is EndpointState.READY}
+        silent = own_word | {e.id for e in guard.released if e.state is EndpointState.DRAINING}
+        lost = {pod: at for pod, at in lost.items() if now - at < 5.0 and pod not in serving | silent}
+        served = {e.id for e in before.released if e.state is EndpointState.READY}
+        fresh = served - serving - silent - {e.id for e in before.released if e.state is EndpointState.DRAINING}
+        fresh -= own_word
+        assert not fresh or 2 * len(fresh | lost.keys()) <= len(served | lost.keys()), (before, guard)
+        lost |= dict.fromkeys(fresh, now)
+
+
+@given(STEPS, LISTINGS)
+def test_what_is_desired_prevails_once_all_suspects_are_proven_or_the_limit_is_over(
+    steps: list[tuple[tuple[Endpoint, ...], float]], last: tuple[Endpoint, ...]
+) -> None:
+    guard, now = Guard(), 0.0
+    for desired, pause in [*steps, (last, 0.0)]:
+        now += pause
+        guard = rule(guard, desired, now, LIMITS)
+    assert rule(guard, last, now + LIMITS.hold + 0.001, LIMITS).released == last
+    for suspect in guard.suspects:
+        guard = confirm_gone(guard, suspect)
+    guard = rule(guard, last, now, LIMITS)
+    assert (guard.released, guard.held) == (last, {})
+
+
+@given(STEPS)
+def test_a_decision_that_is_asked_for_again_is_the_same(
+    steps: list[tuple[tuple[Endpoint, ...], float]],
+) -> None:
+    guard, now = Guard(), 0.0
+    for desired, pause in steps:
+        now += pause
+        guard = rule(guard, desired, now, LIMITS)
+        again = rule(guard, desired, now, LIMITS)
+        assert (again.released, again.held) == (guard.released, guard.held)

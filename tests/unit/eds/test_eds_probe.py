@@ -32,6 +32,15 @@ async def test_a_pod_of_another_model_or_one_that_says_goodbye_is_not_the_endpoi
     await pod.stop()
 
 
+async def test_a_pod_that_says_it_is_not_ready_is_only_there_for_who_lists_it_so() -> None:
+    pod = await FakePod().start()
+    pod.state = EndpointState.WARMING
+    assert await look(pod) is Sighting.GONE
+    found = await probe(MODEL, pod.endpoint(EndpointState.WARMING), token="", timeout=0.5)
+    assert found is Sighting.ALIVE
+    await pod.stop()
+
+
 async def test_a_pod_that_refuses_the_token_is_no_proof() -> None:
     pod = FakePod()
     pod.token = "secret"

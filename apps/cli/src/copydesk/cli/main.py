@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from copydesk.cli.eds_app import eds_app
+
 if TYPE_CHECKING:
     from copydesk.cli.bench.vllm_contender import NGram
 
@@ -34,6 +36,7 @@ bench_app = typer.Typer(help="Benchmarks: this engine beside others.", no_args_i
 app.add_typer(bench_app, name="bench")
 simulate_app = typer.Typer(help="Simulations: a whole fleet in virtual time.", no_args_is_help=True)
 app.add_typer(simulate_app, name="simulate")
+app.add_typer(eds_app, name="eds")
 
 
 class Dtype(StrEnum):

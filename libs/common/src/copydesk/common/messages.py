@@ -48,7 +48,8 @@ class EndpointProtocol(enum.StrEnum):
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One inference pod, as discovery publishes it. `started_at` is in Unix seconds.
 
-    `capacity` is how many requests it runs side by side, where it cannot say so itself (0: not known).
+    `capacity` is how many requests it runs side by side, where it cannot say so itself (0: not known). `node`
+    names the machine that it runs on, where the source knows that.
     """
 
     id: str
@@ -59,13 +60,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float = 0.0
     protocol: EndpointProtocol = EndpointProtocol.RPC
     capacity: int = 0
+    node: str = ""
 
 
 class EndpointsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Every endpoint of one model at one moment.
 
     `epoch` grows with each new publisher (its start, in Unix milliseconds), `generation` with each change that
-    this publisher saw; a receiver keeps the newest pair. `sent_at` is in Unix seconds.
+    this publisher saw; a receiver keeps the newest pair. `sent_at` is in Unix seconds. `stale` says that the
+    publisher's source cannot be heard at present: these are the endpoints that it named last.
     """
 
     model: str
@@ -73,6 +76,7 @@ class EndpointsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     sent_at: float
     endpoints: tuple[Endpoint, ...]
+    stale: bool = False
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import sys
-import time
+from contextlib import AsyncExitStack
+
+from prometheus_client import REGISTRY
 
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings
-from copydesk.common.telemetry import configure_logging, get_logger, serve_metrics
+from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.eds.endpoint_file import EndpointFileError
-from copydesk.eds.heartbeat import HeartbeatSource
+from copydesk.eds.kubernetes.trouble import KubernetesConfigError
 from copydesk.eds.metrics import Metrics
-from copydesk.eds.service import Service
-from copydesk.eds.settings import EdsSettings, SourceKind
-from copydesk.eds.source import Source
-from copydesk.eds.static import StaticSource
+from copydesk.eds.service import OnSnapshot, Service
+from copydesk.eds.settings import EdsSettings
+from copydesk.eds.sources import make_leadership, make_source
+from copydesk.eds.status_paths import status_paths
+from copydesk.eds.status_server import StatusPortError, StatusServer
+from copydesk.eds.xds.terms import XdsSettingError, terms
 
 _log = get_logger("copydesk.eds")
 
 
-def make_source(settings: EdsSettings, bus: Bus, metrics: Metrics) -> Source:
-    """Make the source that the settings ask for."""
-    if settings.source is SourceKind.HEARTBEAT or settings.static_file is None:
-        return HeartbeatSource(bus)
-    return StaticSource(
-        settings.static_file, poll=settings.static_poll_ms / 1000, on_error=metrics.static_file_broken
-    )
-
-
 async def serve(settings: EdsSettings) -> None:
-    """Run until SIGTERM or SIGINT; raise `BusUrlError` or `EndpointFileError` if that cannot begin."""
+    """Run until SIGTERM or SIGINT; raise the error of whatever cannot begin."""
     metrics = Metrics()
     bus = await Bus.connect(settings.nats_url, name="eds", token=settings.nats_token.get_secret_value() or None)
-    try:
-        epoch = int(time.time() * 1000)
-        service = Service(settings, bus, make_source(settings, bus, metrics), metrics, epoch=epoch)
-        _log.info("eds_started", source=settings.source.value, epoch=epoch)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(bus.close)
+        leadership = make_leadership(settings)
+        source = make_source(settings, bus, metrics)
+        service = Service(settings, bus, source, metrics, leadership, await _serve_xds(settings, stack))
+        await _serve_status(settings, service, stack)
+        _log.info("eds_started", source=settings.source.value, epoch=leadership.epoch)
         await run_until_signal(service.run())
-    finally:
-        await bus.close()
     _log.info("eds_stopped")
+
+
+async def _serve_xds(settings: EdsSettings, stack: AsyncExitStack) -> list[OnSnapshot]:
+    if settings.xds_port == 0:
+        return []
+    # Imported here, since gRPC takes 20 MB that most replicas do without.
+    from copydesk.eds.xds.metrics import XdsMetrics
+    from copydesk.eds.xds.server import XdsServer
+
+    server = XdsServer(settings.xds_host, settings.xds_port, terms(settings), XdsMetrics())
+    stack.push_async_callback(server.close)
+    await server.start()
+    return [server.on_snapshot]
+
+
+async def _serve_status(settings: EdsSettings, service: Service, stack: AsyncExitStack) -> None:
+    if settings.metrics_port == 0:
+        return
+    server = StatusServer(settings.metrics_host, settings.metrics_port, status_paths(service, REGISTRY))
+    await server.start()
+    stack.push_async_callback(server.close)
 
 
 def main() -> int:
@@ -48,18 +65,17 @@ def main() -> int:
     settings = load_settings(EdsSettings)
     configure_logging("eds", level=settings.log_level)
     try:
-        exporter = serve_metrics(settings.metrics_port, settings.metrics_host)
-    except OSError as error:
-        return _refuse("METRICS_PORT", f"{settings.metrics_host}:{settings.metrics_port}: {error.strerror}")
-    try:
         run(serve(settings))
     except BusUrlError as error:
         return _refuse("NATS_URL", str(error))
     except EndpointFileError as error:
         return _refuse("STATIC_FILE", str(error))
-    finally:
-        if exporter is not None:
-            exporter.close()
+    except KubernetesConfigError as error:
+        return _refuse("KUBE_CONFIG", str(error))
+    except StatusPortError as error:
+        return _refuse("METRICS_PORT", str(error))
+    except XdsSettingError as error:
+        return _refuse(error.key, error.problem)
     return 0
 
 

@@ -9,7 +9,9 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from copydesk.common.messages import EndpointState
 from copydesk.eds.discovery import Verdict
+from copydesk.eds.probe import Sighting
 from copydesk.eds.roster import Dropped
+from copydesk.eds.view import ReplicaView
 
 
 class Metrics:
@@ -37,25 +39,70 @@ class Metrics:
         self._static_errors = Counter(
             "copydesk_eds_static_file_errors_total", "Reads that found the static file broken.", registry=registry
         )
+        self._probes = Counter(
+            "copydesk_eds_probes_total", "Probes of suspects, by what they found.", ["found"], registry=registry
+        )
+        self._relists = Counter(
+            "copydesk_eds_relists_total",
+            "Lists that the source was asked for anew.",
+            ["resource", "reason"],
+            registry=registry,
+        )
+        self._source_failures = Counter(
+            "copydesk_eds_source_failures_total",
+            "Lists and watches of the source that failed.",
+            ["resource", "reason"],
+            registry=registry,
+        )
         self._event_age = Gauge(
             "copydesk_eds_last_event_age_seconds", "Time since a source last said anything.", registry=registry
         )
         self._connected = Gauge(
             "copydesk_eds_bus_connected", "Whether NATS is connected (1) or not (0).", registry=registry
         )
+        self._unsent = Gauge(
+            "copydesk_eds_unsent_snapshots",
+            "Snapshots that were certainly not sent: too large, or NATS was slow or lost.",
+            registry=registry,
+        )
+        self._stale = Gauge(
+            "copydesk_eds_source_stale", "Whether the source cannot be heard (1) or can (0).", registry=registry
+        )
+        self._leader = Gauge(
+            "copydesk_eds_leader", "Whether this replica publishes (1) or stands by (0).", registry=registry
+        )
+        self._epoch = Gauge("copydesk_eds_epoch", "Epoch of this replica's last term.", registry=registry)
         for reason in Dropped:
             self._dropped.labels(reason.value)
+        for found in Sighting:
+            self._probes.labels(found.value)
 
-    def watch(self, *, event_age: Callable[[], float], connected: Callable[[], bool]) -> None:
-        """Read these whenever the metrics are asked for."""
-        self._event_age.set_function(event_age)
-        self._connected.set_function(lambda: float(connected()))
+    def watch(self, observe: Callable[[], ReplicaView], *, dropped: Callable[[], int]) -> None:
+        """Read what these return whenever the metrics are asked for."""
+        self._unsent.set_function(lambda: float(dropped()))
+        self._event_age.set_function(lambda: observe().event_age_s)
+        self._connected.set_function(lambda: float(observe().bus_connected))
+        self._stale.set_function(lambda: float(observe().stale))
+        self._leader.set_function(lambda: float(observe().leader))
+        self._epoch.set_function(lambda: float(observe().epoch))
 
     def report_received(self, dropped: Dropped | None) -> None:
         """Count a load report, and why it was dropped if it was."""
         self._received.inc()
         if dropped is not None:
             self._dropped.labels(dropped.value).inc()
+
+    def probed(self, found: Sighting) -> None:
+        """Count a probe."""
+        self._probes.labels(found.value).inc()
+
+    def relisted(self, resource: str, reason: str) -> None:
+        """Count a list of `resource` that a source has asked for anew, and why."""
+        self._relists.labels(resource, reason).inc()
+
+    def source_failed(self, resource: str, reason: str) -> None:
+        """Count that `resource` could not be listed or watched, and why."""
+        self._source_failures.labels(resource, reason).inc()
 
     def static_file_broken(self) -> None:
         """Count a read of the static file that failed."""

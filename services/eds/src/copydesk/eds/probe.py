@@ -1,4 +1,7 @@
-"""Probes: is anybody at the address of an endpoint that nobody lists any more?"""
+"""Probes: is anybody at the address of an endpoint that nobody lists any more, or nobody as ready?
+
+A pod of Copydesk's is asked for the hello of its RPC, one that speaks HTTP for its list of models.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from copydesk.common.telemetry import get_logger
 RETRY_S = 1.0
 CONCURRENCY = 64
 
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})\b")
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _log = get_logger(__name__)
 
@@ -22,8 +26,9 @@ _log = get_logger(__name__)
 class Sighting(enum.StrEnum):
     """What a probe found.
 
-    Only `GONE` is proof that the endpoint may go: nobody listens, or somebody who serves another model or says
-    goodbye. Silence proves nothing, as it may be this process that is cut off.
+    Only `GONE` is proof that the endpoint may go: nobody listens, or somebody who serves another model, says
+    goodbye, or says that he is not ready where the endpoint was. Silence proves nothing, as it may be this process
+    that is cut off.
     """
 
     ALIVE = "alive"
@@ -32,9 +37,9 @@ class Sighting(enum.StrEnum):
 
 
 async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -> Sighting:
-    """Ask for a hello at `endpoint`, within `timeout` seconds; if it speaks HTTP, that it listens is enough."""
+    """Ask at `endpoint`, in what it speaks, who is there; `token` is the pods', `timeout` in seconds."""
     if endpoint.protocol is EndpointProtocol.OPENAI:
-        return await _probe_port(endpoint, timeout)
+        return await _probe_http(endpoint, token, timeout)
     address = TcpAddress(endpoint.host, endpoint.port)
     try:
         channel = await Channel.open(address, name="eds", token=token, timeout=timeout)
@@ -43,21 +48,47 @@ async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -
     except RpcError:
         return Sighting.UNKNOWN
     await channel.close()
-    return _judge(model, channel.peer)
+    return _judge(model, endpoint, channel.peer)
 
 
-async def _probe_port(endpoint: Endpoint, timeout: float) -> Sighting:
+async def _probe_http(endpoint: Endpoint, token: str, timeout: float) -> Sighting:
     try:
         async with asyncio.timeout(timeout):
-            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-    except (OSError, TimeoutError) as error:
+            status = await _status_of_models(endpoint, token)
+    except (OSError, TimeoutError, EOFError) as error:
         return Sighting.GONE if _is_refused(str(error)) else Sighting.UNKNOWN
-    writer.close()
-    return Sighting.ALIVE
+    if status in range(200, 300):
+        return Sighting.ALIVE
+    if status >= 500 and endpoint.state is EndpointState.READY:
+        return Sighting.GONE
+    return Sighting.UNKNOWN
 
 
-def _judge(model: str, hello: Hello) -> Sighting:
+async def _status_of_models(endpoint: Endpoint, token: str) -> int:
+    """Return the status of `GET /v1/models`, 0 for an answer that is no HTTP; raise what the connection raises."""
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    try:
+        writer.write(_request(endpoint, token))
+        found = _STATUS.match(await reader.readuntil(b"\n"))
+        return int(found[1]) if found else 0
+    except asyncio.LimitOverrunError:
+        return 0
+    finally:
+        writer.close()
+
+
+def _request(endpoint: Endpoint, token: str) -> bytes:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    lines = ["GET /v1/models HTTP/1.1", f"Host: {host}:{endpoint.port}", "Connection: close"]
+    if token:
+        lines.append(f"Authorization: Bearer {token}")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _judge(model: str, endpoint: Endpoint, hello: Hello) -> Sighting:
     if hello.state is EndpointState.DRAINING or hello.model not in (model, ""):
+        return Sighting.GONE
+    if hello.state is EndpointState.WARMING and endpoint.state is EndpointState.READY:
         return Sighting.GONE
     return Sighting.ALIVE
 
@@ -69,10 +100,21 @@ def _is_refused(reason: str) -> bool:
 
 
 class Prober:
-    """Probes suspects, each once a second at most, and calls `on_gone` for those that are gone."""
+    """Probes suspects, each once a second at most, and calls `on_gone` for those that are gone.
 
-    def __init__(self, on_gone: Callable[[str, Endpoint], None], *, token: str, timeout: float) -> None:
+    `on_sighting` is called with what each probe found.
+    """
+
+    def __init__(
+        self,
+        on_gone: Callable[[str, Endpoint], None],
+        *,
+        token: str,
+        timeout: float,
+        on_sighting: Callable[[Sighting], None] | None = None,
+    ) -> None:
         self._on_gone = on_gone
+        self._on_sighting = on_sighting
         self._token = token
         self._timeout = timeout
         self._slots = asyncio.Semaphore(CONCURRENCY)
@@ -97,6 +139,8 @@ class Prober:
         while True:
             async with self._slots:
                 sighting = await probe(model, endpoint, token=self._token, timeout=self._timeout)
+            if self._on_sighting is not None:
+                self._on_sighting(sighting)
             if sighting is not before:
                 _log.info("suspect_probed", model=model, endpoint=endpoint.id, found=sighting.value)
                 before = sighting

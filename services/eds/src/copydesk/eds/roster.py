@@ -9,6 +9,7 @@ same listing.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -36,9 +37,13 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A source stated every endpoint of every model it knows."""
+    """A source stated every endpoint of every model it knows.
+
+    `stale`: it cannot be heard at present, and this is what it stated last.
+    """
 
     endpoints: Mapping[str, Listing]
+    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,9 @@ class Roster:
     """Everything that is known. `timeout` and `settle` in seconds.
 
     `forgotten` keeps the last words of pods that fell silent, so that a replayed report raises no dead.
-    `models` never shrinks: a model whose last pod is gone has an empty listing, not none.
+    `models` never shrinks: a model whose last pod is gone has an empty listing, not none. `stale` says whether the
+    source of `listed` cannot be heard at present. `words` are by model and pod, so that a report costs a copy of
+    one model's; `swept` is the reading at which silent ones were last looked for.
     """
 
     timeout: float
@@ -75,17 +82,19 @@ class Roster:
     clock: SilenceClock = field(default_factory=SilenceClock)
     settled: bool = False
     models: frozenset[str] = frozenset()
-    words: Mapping[Key, Word] = field(default_factory=dict)
+    words: Mapping[str, Mapping[str, Word]] = field(default_factory=dict)
     forgotten: Mapping[Key, Word] = field(default_factory=dict)
     listed: Mapping[str, Listing] = field(default_factory=dict)
+    stale: bool = False
+    swept: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an event led to: the next roster, whether a listing may differ, why a report was dropped."""
+    """The next roster, the models of which the listing may differ, and why a report was dropped, if it was."""
 
     roster: Roster
-    changed: bool = False
+    changed: frozenset[str] = frozenset()
     dropped: Dropped | None = None
 
 
@@ -97,14 +106,17 @@ MAX_PODS = 10_000
 # A replayed report is recognised for this many time-outs after its pod was forgotten.
 REMEMBERED_TIMEOUTS = 20
 
+# Silent pods are looked for no more often than this, in seconds; time may be told with every change.
+SWEEP = 0.05
+
 
 def reduce(roster: Roster, event: Event) -> Step:
     """Apply one event."""
     match event:
         case Reported(report):
             return _hear(roster, report)
-        case Listed(endpoints):
-            return _list(roster, endpoints)
+        case Listed():
+            return _list(roster, event)
         case Elapsed(now, connected_since):
             return _elapse(roster, now, connected_since)
 
@@ -112,7 +124,7 @@ def reduce(roster: Roster, event: Event) -> Step:
 def listing(roster: Roster, model: str) -> Listing:
     """Return the endpoints of `model`, ordered by id; a pod's own word wins over a list."""
     by_id = {endpoint.id: endpoint for endpoint in roster.listed.get(model, ())}
-    by_id |= {pod: word.endpoint for (of, pod), word in roster.words.items() if of == model}
+    by_id |= {pod: word.endpoint for pod, word in roster.words.get(model, {}).items()}
     return tuple(by_id[pod] for pod in sorted(by_id))
 
 
@@ -120,18 +132,25 @@ def _hear(roster: Roster, report: LoadReport) -> Step:
     if not _makes_sense(report):
         return Step(roster, dropped=Dropped.INVALID)
     key = (report.model, report.pod)
-    known = roster.words.get(key)
+    words = roster.words.get(report.model, {})
+    known = words.get(report.pod)
     if _is_stale(report, known, roster.forgotten.get(key)):
         return Step(roster, dropped=Dropped.STALE)
     if known is None and not _has_room(roster, report.model):
         return Step(roster, dropped=Dropped.TOO_MANY)
     word = Word(_endpoint(report), report.started_at, report.sequence, roster.clock.reading)
-    heard = replace(roster, words={**roster.words, key: word}, models=roster.models | {report.model})
-    return Step(heard, changed=known is None or known.endpoint != word.endpoint)
+    heard = replace(
+        roster,
+        words={**roster.words, report.model: {**words, report.pod: word}},
+        models=roster.models | {report.model},
+    )
+    news = known is None or known.endpoint != word.endpoint
+    return Step(heard, frozenset({report.model}) if news else frozenset())
 
 
 def _has_room(roster: Roster, model: str) -> bool:
-    return len(roster.words) < MAX_PODS and (model in roster.models or len(roster.models) < MAX_MODELS)
+    pods = sum(len(words) for words in roster.words.values())
+    return pods < MAX_PODS and (model in roster.models or len(roster.models) < MAX_MODELS)
 
 
 def _is_stale(report: LoadReport, known: Word | None, forgotten: Word | None) -> bool:
@@ -167,25 +186,45 @@ def _endpoint(report: LoadReport) -> Endpoint:
     )
 
 
-def _list(roster: Roster, endpoints: Mapping[str, Listing]) -> Step:
-    models = roster.models | endpoints.keys()
-    changed = not roster.settled or roster.listed != endpoints
-    return Step(replace(roster, listed=dict(endpoints), models=models, settled=True), changed)
+def _list(roster: Roster, event: Listed) -> Step:
+    models = roster.models | event.endpoints.keys()
+    after = replace(roster, listed=dict(event.endpoints), models=models, settled=True, stale=event.stale)
+    if not roster.settled:
+        return Step(after, models)
+    altered = {model for model in models if _differs(roster.listed.get(model), event.endpoints.get(model))}
+    return Step(after, frozenset(altered | (models - roster.models)))
+
+
+def _differs(before: Listing | None, after: Listing | None) -> bool:
+    # Of the models of which nothing is new, a source states the very same tuple again: then nothing is compared.
+    return before is not after and (before or ()) != (after or ())
 
 
 def _elapse(roster: Roster, now: float, connected_since: float | None) -> Step:
-    clock = roster.clock.advance(now, connected_since, roster.timeout)
+    heard_since = None if roster.stale else connected_since
+    clock = roster.clock.advance(now, heard_since, roster.timeout)
     settled = roster.settled or (connected_since is not None and now >= connected_since + roster.settle)
-    changed = settled and not roster.settled
+    changed = roster.models if settled and not roster.settled else frozenset()
     moved = replace(roster, clock=clock, settled=settled)
-    silent = {key: word for key, word in roster.words.items() if clock.reading - word.heard >= roster.timeout}
-    if not silent:
+    if clock.reading - roster.swept < SWEEP:
         return Step(moved, changed)
-    return Step(_forget(moved, silent), changed=True)
+    silent = {
+        (model, pod): word
+        for model, words in roster.words.items()
+        for pod, word in words.items()
+        if clock.reading - word.heard >= roster.timeout
+    }
+    swept = replace(moved, swept=clock.reading)
+    if not silent:
+        return Step(swept, changed)
+    return Step(_forget(swept, silent), changed | {model for model, _ in silent})
 
 
 def _forget(roster: Roster, silent: Mapping[Key, Word]) -> Roster:
-    words = {key: word for key, word in roster.words.items() if key not in silent}
+    words = {
+        model: {pod: word for pod, word in words.items() if (model, pod) not in silent}
+        for model, words in roster.words.items()
+    }
     oldest = roster.clock.reading - REMEMBERED_TIMEOUTS * roster.timeout
     remembered = {key: word for key, word in roster.forgotten.items() if word.heard >= oldest}
     return replace(roster, words=words, forgotten={**remembered, **silent})

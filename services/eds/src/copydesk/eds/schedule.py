@@ -65,6 +65,11 @@ def published(publication: Publication, now: float) -> Publication:
     return replace(publication, changed_at=None, urgent=False, published_at=now)
 
 
+def renewed(publication: Publication) -> Publication:
+    """Make `publication` due at once."""
+    return replace(publication, changed_at=None, urgent=False, published_at=-math.inf)
+
+
 def _has_new_state(before: Listing, after: Listing) -> bool:
     states = {endpoint.id: endpoint.state for endpoint in before}
     return any(states.get(endpoint.id, endpoint.state) is not endpoint.state for endpoint in after)

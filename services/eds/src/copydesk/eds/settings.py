@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import ipaddress
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,15 @@ class SourceKind(enum.StrEnum):
 
     HEARTBEAT = "heartbeat"
     STATIC = "static"
+    KUBERNETES = "kubernetes"
+
+
+class Election(enum.StrEnum):
+    """How it is decided which of several replicas publishes."""
+
+    AUTO = "auto"
+    LEASE = "lease"
+    NONE = "none"
 
 
 class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
@@ -32,7 +43,8 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
     )
     source: SourceKind = Field(
         SourceKind.HEARTBEAT,
-        description="heartbeat (pods' load reports) or static (a file); the default needs no configuration.",
+        description="heartbeat (pods' load reports), static (a file) or kubernetes (EndpointSlices); the default "
+        "needs no configuration.",
     )
     static_file: Path | None = Field(
         None,
@@ -43,6 +55,53 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
         ge=10,
         le=60_000,
         description="Milliseconds between looks at the static file; 250 feels immediate and costs one stat.",
+    )
+    kube_config: Path | None = Field(
+        None,
+        description="File that says how to reach the API server; by default that of the pod's service account, "
+        "then KUBECONFIG, then ~/.kube/config.",
+    )
+    kube_namespace: str = Field(
+        "",
+        pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
+        description="Namespace of the Services, or * for all, which takes a ClusterRole; by default the one that "
+        "this process runs in.",
+    )
+    kube_selector: str = Field(
+        "copydesk/model",
+        description="Label selector of the Services; the default is met by all that name their model by a label.",
+    )
+    kube_port: str = Field(
+        "rpc",
+        min_length=1,
+        description="Name of the Services' port for gateways, where none is declared; as in k8s/.",
+    )
+    kube_silence_ms: int = Field(
+        60_000,
+        ge=1_000,
+        le=65_000,
+        description="Milliseconds after which a watch that says nothing is given up and all is listed again; a "
+        "server that is well says something every 30 s.",
+    )
+    kube_page: int = Field(
+        500, ge=1, le=10_000, description="Objects asked for at once in a list; 500 as kubectl does."
+    )
+    election: Election = Field(
+        Election.AUTO,
+        description="Which replica publishes: lease (who holds a Kubernetes Lease), none (this one, there is no "
+        "other) or auto: lease with the kubernetes source, else none.",
+    )
+    lease_name: str = Field(
+        "copydesk-eds",
+        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        description="Name of the Lease, in this process's own namespace; replicas that share it share one role.",
+    )
+    lease_seconds: int = Field(
+        6,
+        ge=2,
+        le=3_600,
+        description="Seconds for which a Lease holds without being renewed; after 6 a dead publisher is replaced, "
+        "before gateways (10 s) stop heeding its epoch.",
     )
     debounce_ms: int = Field(
         50,
@@ -90,8 +149,44 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
     rpc_token: SecretStr = Field(
         SecretStr(""), description="Token that the pods ask for, used by probes; empty by default, as theirs is."
     )
-    metrics_host: str = Field("127.0.0.1", description="Address of the metrics; loopback unless they are scraped.")
-    metrics_port: int = Field(0, ge=0, le=65_535, description="Port of the Prometheus metrics; 0 is off.")
+    xds_port: int = Field(
+        0, ge=0, le=65_535, description="Port of the xDS server for Envoy and gRPC clients; 0 is off: few need it."
+    )
+    xds_token: SecretStr = Field(
+        SecretStr(""),
+        description="Token that subscribers of xDS must show; empty asks for none, on loopback only.",
+    )
+    xds_tls_cert_file: Path | None = Field(
+        None, description="PEM certificate chain of the xDS server; without one it speaks plain HTTP/2."
+    )
+    xds_tls_key_file: Path | None = Field(None, description="PEM key of the xDS server's certificate.")
+    xds_client_ca_file: Path | None = Field(
+        None, description="PEM certificates by which subscribers' own are checked; without it they need none."
+    )
+    xds_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address of the xDS server; loopback, as any other needs XDS_TOKEN or XDS_CLIENT_CA_FILE.",
+    )
+    xds_max_streams: int = Field(
+        1_000,
+        ge=1,
+        description="Subscribers of xDS at most; 1,000 proxies are a large fleet, and each takes some 100 kB.",
+    )
+    xds_slow_start_ms: int = Field(
+        10_000,
+        ge=0,
+        description="Milliseconds in which the weight of a new pod grows to a full one, as for the gateways.",
+    )
+    metrics_host: str = Field(
+        "127.0.0.1", description="Address of metrics and health; loopback unless others ask for them."
+    )
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description="Port of /metrics, /healthz, /readyz and /endpoints; 0 is off, since two may share a machine.",
+    )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         "info", description="Least level that is logged; info is a line for each change, not for each report."
     )
@@ -103,11 +198,48 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
             raise ValueError("the static source needs the path of a YAML or JSON file")
         return value
 
+    @property
+    def needs_lease(self) -> bool:
+        """Whether replicas are told apart by a Lease."""
+        auto = self.election is Election.AUTO and self.source is SourceKind.KUBERNETES
+        return auto or self.election is Election.LEASE
+
+    @field_validator("xds_tls_key_file")
+    @classmethod
+    def _beside_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) is not (info.data.get("xds_tls_cert_file") is None):
+            raise ValueError("XDS_TLS_CERT_FILE and XDS_TLS_KEY_FILE need each other")
+        return value
+
+    @field_validator("xds_client_ca_file")
+    @classmethod
+    def _under_tls(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and info.data.get("xds_tls_cert_file") is None:
+            raise ValueError("certificates of subscribers need TLS: set XDS_TLS_CERT_FILE and XDS_TLS_KEY_FILE")
+        return value
+
+    @field_validator("xds_host")
+    @classmethod
+    def _private_unless_guarded(cls, value: str, info: ValidationInfo) -> str:
+        token = info.data.get("xds_token") or SecretStr("")
+        guarded = token.get_secret_value() or info.data.get("xds_client_ca_file")
+        if info.data.get("xds_port") and not guarded and not _is_loopback(value):
+            raise ValueError("other than on loopback, set XDS_TOKEN or XDS_CLIENT_CA_FILE")
+        return value
+
     def policy(self) -> Policy:
         """Return the numbers by which discovery decides, in seconds."""
         return Policy(
             timeout=self.heartbeat_timeout_ms / 1000,
-            settle=self.settle_ms / 1000,
+            # Other sources name everybody at once; until then nobody is known.
+            settle=self.settle_ms / 1000 if self.source is SourceKind.HEARTBEAT else math.inf,
             limits=Limits(window=self.hold_window_ms / 1000, hold=self.hold_limit_ms / 1000),
             pace=Pace(debounce=self.debounce_ms / 1000, interval=self.publish_interval_ms / 1000),
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

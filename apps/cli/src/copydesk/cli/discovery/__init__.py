@@ -1,0 +1,1 @@
+"""What discovery says of the fleet, for people: heard over NATS, or straight from a source."""

@@ -1,0 +1,1 @@
+"""What endpoint discovery costs, and how soon gateways know."""

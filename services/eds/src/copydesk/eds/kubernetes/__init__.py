@@ -1,0 +1,1 @@
+"""Discovery from Kubernetes: a source that follows Services and EndpointSlices, and a lease for who publishes."""

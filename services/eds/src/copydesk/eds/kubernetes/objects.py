@@ -1,0 +1,137 @@
+"""What of Kubernetes' objects discovery reads, as they stand on the wire.
+
+Only the fields that are used are decoded; the names are those of the API (https://kubernetes.io/docs/reference/
+kubernetes-api/). Absent and null mean the same throughout, as they do for Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+SERVICE_NAME = "kubernetes.io/service-name"
+"""The label by which an EndpointSlice names its Service."""
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of an object: fields in Kubernetes' camelCase."""
+
+
+class Metadata(Wire, frozen=True):
+    """What every object has; `resource_version` is the revision of the store at which it was last written."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+
+class ServiceSpec(Wire, frozen=True):
+    """`ip_families`: IPv4 and IPv6, the Service's primary one first."""
+
+    ip_families: tuple[str, ...] | None = None
+
+
+class Service(Wire, frozen=True):
+    """A Service of core v1."""
+
+    metadata: Metadata
+    spec: ServiceSpec | None = None
+
+
+class SlicePort(Wire, frozen=True):
+    """A port of all endpoints of a slice; without a number it says nothing."""
+
+    name: str | None = None
+    port: int | None = None
+    protocol: str | None = None
+
+
+class Conditions(Wire, frozen=True):
+    """What an endpoint can do; None of `ready` and `serving` means yes, of `terminating` no."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class ObjectReference(Wire, frozen=True):
+    """The object behind an endpoint: a Pod, mostly."""
+
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class SliceEndpoint(Wire, frozen=True):
+    """One backend. Only the first of its addresses has a meaning."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: Conditions | None = None
+    target_ref: ObjectReference | None = None
+    node_name: str | None = None
+    zone: str | None = None
+
+
+class EndpointSlice(Wire, frozen=True):
+    """An EndpointSlice of discovery.k8s.io/v1: some of the endpoints of a Service."""
+
+    metadata: Metadata
+    address_type: str = "IPv4"
+    endpoints: tuple[SliceEndpoint, ...] | None = None
+    ports: tuple[SlicePort, ...] | None = None
+
+
+class ListMetadata(Wire, frozen=True):
+    """`continue_` asks for the next page; it is empty on the last."""
+
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """A line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, and the object that this is about."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Bookmark(Wire, frozen=True):
+    """The object of a BOOKMARK: all changes up to its `resource_version` have been told."""
+
+    metadata: Metadata
+
+
+class StatusDetails(Wire, frozen=True):
+    """`retry_after_seconds` is how long the server asks to be left alone."""
+
+    retry_after_seconds: int | None = None
+
+
+class Status(Wire, frozen=True):
+    """Why something was refused: `code` is the HTTP status, `reason` a word for programs, `message` for people."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: StatusDetails | None = None
+
+
+class LeaseSpec(Wire, frozen=True, omit_defaults=True):
+    """Who holds a lease; times are RFC 3339 with microseconds."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Wire, frozen=True):
+    """A Lease of coordination.k8s.io/v1."""
+
+    metadata: Metadata
+    spec: LeaseSpec | None = None
