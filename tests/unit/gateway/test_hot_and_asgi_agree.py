@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
 import pytest
 
-from copydesk.gateway.app import build_app, build_hot_path
 from copydesk.gateway.keys import KeyRing
-from copydesk.gateway.server import Server, listen
 from copydesk.gateway.service import Gateway
 from tests.fixtures.fake_pod import FakePod
 from tests.unit.gateway.conftest import Desk, eventually
+from tests.unit.gateway.serving import served
 
 JSON = {"Content-Type": "application/json"}
 RING = KeyRing((("web", hashlib.sha256(b"k1").digest()),))
@@ -56,25 +54,6 @@ BEHAVIOURS = {
 }
 
 
-@asynccontextmanager
-async def served(gateway: Gateway, *, hot: bool) -> AsyncIterator[httpx.AsyncClient]:
-    path = build_hot_path(gateway, RING)
-    if not hot:
-        path.routes.clear()
-    server = Server(build_app(gateway, RING), path, grace=0, timeout=1)
-    listener = listen("127.0.0.1", 0)
-    serving = asyncio.create_task(server.serve([listener]))
-    await eventually(lambda: server.started)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    try:
-        async with httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer k1"}) as client:
-            yield client
-    finally:
-        server.stop()
-        await serving
-        gateway.lifecycle.stopping = False
-
-
 class Ways:
     """Both ways into one gateway."""
 
@@ -96,8 +75,8 @@ async def ways(desk: Desk) -> AsyncIterator[Ways]:
     pod = await desk.pod("a")
     gateway = await desk.gateway(pod, max_body_bytes=2048, body_timeout_ms=200, deadline_ms=1_500)
     async with AsyncExitStack() as stack:
-        hot = await stack.enter_async_context(served(gateway, hot=True))
-        cold = await stack.enter_async_context(served(gateway, hot=False))
+        hot = await stack.enter_async_context(served(gateway, RING, hot=True))
+        cold = await stack.enter_async_context(served(gateway, RING, hot=False))
         yield Ways(gateway, pod, hot, cold)
 
 

@@ -19,6 +19,7 @@ from copydesk.gateway.http.hot import HotPath
 from copydesk.gateway.http.inbox import ClientGoneError
 from copydesk.gateway.http.languagetool import PREFIX, languagetool_router, plain_error_response
 from copydesk.gateway.http.operations import guarded_router, health_router
+from copydesk.gateway.http.origins import Preflight
 from copydesk.gateway.http.pages import pages_router
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.keys import KeyRing
@@ -52,7 +53,8 @@ def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(ClientGoneError, _on_client_gone)
     app.add_exception_handler(Exception, _on_unexpected)
-    return Edge(app, gateway.metrics, gateway.lifecycle)
+    origins = gateway.settings.origins
+    return Edge(Preflight(app, origins, _answer), gateway.metrics, gateway.lifecycle, origins)
 
 
 def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
@@ -67,6 +69,7 @@ def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
         epoch=lambda: gateway.gatekeeper.ring,
         lane=gateway.lane,
         resuming=gateway.dispatcher.resuming,
+        origins=gateway.settings.origins,
     )
 
 

@@ -163,6 +163,16 @@ def not_found(path: str) -> ApiError:
     return ApiError(404, "not_found", f"There is nothing at {path[:256]!r}.")
 
 
+def origin_not_allowed(origin: str) -> ApiError:
+    """A browser asks on behalf of a page that is kept out."""
+    return ApiError(
+        403,
+        "origin_not_allowed",
+        f"Pages of {origin} may not use this gateway; whoever runs it can add the origin to "
+        "COPYDESK_GATEWAY_CORS_ORIGINS.",
+    )
+
+
 def method_not_allowed(method: str, path: str) -> ApiError:
     """The address exists, the method does not."""
     return ApiError(405, "method_not_allowed", f"{path[:256]!r} does not take {method[:32]}.")
