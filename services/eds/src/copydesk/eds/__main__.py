@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
-from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings
+from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
 from copydesk.common.telemetry import configure_logging, get_logger, serve_metrics
 from copydesk.eds.endpoint_file import EndpointFileError
 from copydesk.eds.heartbeat import HeartbeatSource
@@ -43,8 +44,10 @@ async def serve(settings: EdsSettings) -> None:
     _log.info("eds_stopped")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Start from the environment; return the exit code, 2 for settings with which nothing can begin."""
+    purpose = "Tell gateways which pods there are, until SIGTERM."
+    take_no_arguments(EdsSettings, arguments, program="python -m copydesk.eds", purpose=purpose)
     settings = load_settings(EdsSettings)
     configure_logging("eds", level=settings.log_level)
     try:
@@ -69,4 +72,4 @@ def _refuse(key: str, problem: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

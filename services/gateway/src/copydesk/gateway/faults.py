@@ -128,7 +128,7 @@ def limits_unavailable() -> ApiError:
 
 def no_endpoints(waited: float) -> ApiError:
     """No pod to send to, even after waiting for one."""
-    message = f"No inference pod became ready within {waited:g} seconds."
+    message = f"No inference pod became ready within {waited:g} s; /readyz says what is missing."
     return ApiError(503, "no_endpoints", message, retry_after=1)
 
 
