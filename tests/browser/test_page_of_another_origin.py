@@ -24,7 +24,8 @@ ASK = """async ([url, path, init]) => {
   }
 }"""
 JSON = {"Content-Type": "application/json", "X-Request-Id": "mine", "X-Own": "1"}
-CORRECT = ["/v1/correct", {"method": "POST", "headers": JSON, "body": '{"text": "She go home."}'}]
+SENTENCE = {"method": "POST", "headers": JSON, "body": '{"text": "She go home."}'}
+CORRECT = ["/v1/correct", SENTENCE]
 CHECK = ["/v2/check", {"method": "POST", "body": "language=en-US&text=She+go+home."}]
 
 
@@ -60,7 +61,7 @@ async def test_a_page_of_an_origin_that_is_listed_has_every_api(newsroom: Newsro
     assert "She goes home." in corrected["text"]
     assert '"goes"' in (await asked(editor, newsroom.url, CHECK))["text"]
     assert (await asked(editor, newsroom.url, ["/v1/models", {}]))["status"] == 200
-    wrong = await asked(editor, newsroom.url, ["/v1/correct", CORRECT[1] | {"body": "{"}])
+    wrong = await asked(editor, newsroom.url, ["/v1/correct", SENTENCE | {"body": "{"}])
     assert (wrong["status"], "invalid_json" in wrong["text"]) == (400, True)
 
 
