@@ -144,6 +144,26 @@ async def test_what_is_answered_is_documented(ways: Ways) -> None:
         assert complaints(response.json(), schema, document["components"]["schemas"]) == [], case
 
 
+async def test_head_says_what_get_says_without_the_body(ways: Ways) -> None:
+    for path in ("/healthz", "/readyz", "/", "/v2/healthcheck", "/metrics"):
+        told, whole = await ways.hot.head(path), await ways.hot.get(path)
+        assert (told.status_code, told.content) == (200, b""), path
+        assert told.headers["content-type"] == whole.headers["content-type"]
+        assert (await ways.hot.get("/healthz")).json() == {"status": "ok"}  # the connection is in step
+    assert (await ways.hot.head("/v1/correct")).status_code == 405
+
+
+async def test_what_is_behind_keys_is_documented_as_such(ways: Ways) -> None:
+    document = (await ways.cold.get("/openapi.json")).json()
+    assert document["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            url = path.replace("{model}", "gec-en")
+            response = await ways.cold.request(method, url, headers={"Authorization": ""} | JSON)
+            asked = response.status_code == 401
+            assert asked == ("401" in operation["responses"]) == ("security" in operation)
+
+
 async def test_each_documented_field_of_a_request_is_taken(ways: Ways) -> None:
     document = (await ways.cold.get("/openapi.json")).json()
     fields = document["components"]["schemas"]["CorrectRequest"]["properties"]

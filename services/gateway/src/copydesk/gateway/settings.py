@@ -298,6 +298,11 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
         )
 
     @property
+    def asks_for_keys(self) -> bool:
+        """Whether clients need an API key."""
+        return self.api_keys_file is not None or self.api_keys_redis
+
+    @property
     def origins(self) -> Origins:
         """Which pages of other origins are let in."""
         return Origins(self.cors_origins)

@@ -51,11 +51,12 @@ class _Exchange:
         self.request_id = request_id(headers.get(b"x-request-id"))
         self._of_origins = origins.headers(headers)
         self._status = CLIENT_GONE
-        self._scope = scope
+        # The server leaves the body of an answer to HEAD away: load balancers look at health that way.
+        self._scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         self._send = send
         self._lifecycle = lifecycle
         self._inbox = Inbox(scope, receive)
-        self._state: dict[str, Any] = scope.setdefault("state", {})
+        self._state: dict[str, Any] = self._scope.setdefault("state", {})
         self._state.update(request_id=self.request_id, inbox=self._inbox)
 
     @property
