@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m bench.gateway", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures into an SVG file")
+    parser.add_argument("--plot", type=_file, metavar="FILE", help="draw the figures into an SVG file")
     parser.add_argument("--pods", type=_pods, default="4,167", help="numbers of pods (default: %(default)s)")
     parser.add_argument("--rounds", type=_rounds, default=5, help="turns of each proxy (default: %(default)s)")
     parser.add_argument("--seconds", type=_seconds, default=4.0, help="length of a turn (default: %(default)s)")
@@ -67,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers", type=_peers, help=f"only these of {names}; none: ours alone (default: all)")
     parser.add_argument("--set-up", action="store_true", help="install the peers that are missing first")
     return parser
+
+
+def _file(text: str) -> Path:
+    if not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {Path(text).parent}")
+    return Path(text)
 
 
 def _pods(text: str) -> list[int]:

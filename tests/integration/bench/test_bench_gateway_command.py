@@ -50,6 +50,7 @@ def test_it_measures_our_gateway_over_mock_pods(tmp_path: Path) -> None:
         ("--pods", "4,0", "a number from 1 to 1000 is wanted, not '0'"),
         ("--rounds", "0", "a number from 1 to 1000 is wanted"),
         ("--seconds", "-1", "a number from 0.1 to 600 is wanted"),
+        ("--plot", "nowhere/plot.svg", "there is no folder nowhere"),
         ("--peers", "ngnix", "no peer is called ngnix; there are nginx, haproxy, envoy"),
     ],
 )
