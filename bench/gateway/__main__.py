@@ -16,27 +16,33 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.gateway.contest import OURS, Effort, Site, rounds, split
 from bench.gateway.figures import Figures, Round, document, figures, table
+from bench.gateway.peers import PEERS, SetUpError
 from bench.gateway.plot import svg
 from bench.gateway.pods import Generator
 from bench.gateway.processes import StartError, compiled, cores
+
+MOST_PODS = 1_000
+NAMES = [peer.name for peer in PEERS]
 
 
 def main() -> int:
     """Measure, and print; returns the exit status."""
     options = _parser().parse_args()
-    if options.set_up:
-        _set_up()
     try:
+        if options.set_up:
+            _set_up(options.peers)
         by_pods, turns, skipped = _measure(options)
-    except StartError as error:
+    except (StartError, SetUpError) as error:
         print(f"bench.gateway: {error}", file=sys.stderr)
         return 1
     if options.plot is not None:
@@ -53,24 +59,63 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m bench.gateway", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures into an SVG file")
-    parser.add_argument("--pods", default="4,167", help="numbers of pods (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each proxy (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of a turn (default: %(default)s)")
-    parser.add_argument("--peers", help="only these, by name; none: ours alone")
+    parser.add_argument("--plot", type=_file, metavar="FILE", help="draw the figures into an SVG file")
+    parser.add_argument("--pods", type=_pods, default="4,167", help="numbers of pods (default: %(default)s)")
+    parser.add_argument("--rounds", type=_rounds, default=5, help="turns of each proxy (default: %(default)s)")
+    parser.add_argument("--seconds", type=_seconds, default=4.0, help="length of a turn (default: %(default)s)")
+    names = ", ".join(NAMES)
+    parser.add_argument("--peers", type=_peers, help=f"only these of {names}; none: ours alone (default: all)")
     parser.add_argument("--set-up", action="store_true", help="install the peers that are missing first")
     return parser
 
 
-def _set_up() -> None:
+def _file(text: str) -> Path:
+    if not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {Path(text).parent}")
+    return Path(text)
+
+
+def _pods(text: str) -> list[int]:
+    return sorted({int(_number(part, 1, MOST_PODS)) for part in text.split(",")})
+
+
+def _rounds(text: str) -> int:
+    return int(_number(text, 1, 1_000))
+
+
+def _seconds(text: str) -> float:
+    return _number(text, 0.1, 600)
+
+
+def _number(text: str, least: float, most: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"a number from {least:g} to {most:g} is wanted, not {text!r}")
+    return number
+
+
+def _peers(text: str) -> list[str]:
+    names = [] if text == "none" else text.split(",")
+    for name in names:
+        if name not in NAMES:
+            raise argparse.ArgumentTypeError(f"no peer is called {name}; there are {', '.join(NAMES)}, and none")
+    return names
+
+
+def _set_up(wanted: Sequence[str] | None) -> None:
     for peer in split()[1]:
+        if wanted is not None and peer.name not in wanted:
+            continue
         print(f"installing {peer.name} ({peer.package})", file=sys.stderr)
         peer.set_up()
 
 
 def _measure(options: argparse.Namespace) -> tuple[dict[int, Figures], dict[int, list[Round]], list[str]]:
     installed, missing = split()
-    wanted = None if options.peers is None else options.peers.split(",")
+    wanted = options.peers
     peers = [peer for peer in installed if wanted is None or peer.name in wanted]
     skipped = [peer.name for peer in missing if wanted is None or peer.name in wanted]
     for name in skipped:
@@ -81,7 +126,7 @@ def _measure(options: argparse.Namespace) -> tuple[dict[int, Figures], dict[int,
         directory = Path(folder)
         load = Generator(compiled("load", directory), cores()[1])
         site = Site(load, compiled("mock_pods", directory), directory)
-        for pods in sorted({int(number) for number in options.pods.split(",")}):
+        for pods in options.pods:
             print(f"{pods} pods: {', '.join([OURS, *(peer.name for peer in peers)])}", file=sys.stderr)
             turns[pods] = rounds(site, pods, peers, effort)
     return {pods: figures(found, OURS) for pods, found in turns.items()}, turns, skipped

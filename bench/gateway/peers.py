@@ -19,6 +19,10 @@ from platformdirs import user_cache_path
 DIRECTORY_VARIABLE = "COPYDESK_BENCH_RIVALS_DIR"
 
 
+class SetUpError(Exception):
+    """A peer could not be installed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """A proxy. `package` is what installs it: from Debian, or from PyPI into an environment of its own.
@@ -40,15 +44,26 @@ class Peer:
         return shutil.which(self.program, path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
 
     def set_up(self) -> None:
-        """Install it. Raises `CalledProcessError`."""
+        """Install it. Raises `SetUpError`."""
         if self.pypi:
             environment = environments() / self.name
-            subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-            pip = str(environment / "bin" / "python")
-            subprocess.run([pip, "-m", "pip", "install", "--quiet", self.package], check=True)
+            self._run([sys.executable, "-m", "venv", str(environment)])
+            self._run([str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", self.package])
         else:
-            command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", self.package]
-            subprocess.run(command, check=True, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
+            self._run(["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", self.package])
+
+    def _run(self, command: list[str]) -> None:
+        """What it writes goes to standard error: standard output is for figures."""
+        said = f"{self.name} could not be installed by `{' '.join(command)}`"
+        try:
+            subprocess.run(
+                command, check=True, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, stdout=sys.stderr
+            )
+        except FileNotFoundError:
+            raise SetUpError(f"{said}: there is no {command[0]}; --peers leaves {self.name} out") from None
+        except subprocess.CalledProcessError as error:
+            advice = "" if self.pypi else " (it needs root, and `apt-get update` before)"
+            raise SetUpError(f"{said}: exit status {error.returncode}{advice}; --peers leaves it out") from None
 
 
 def environments() -> Path:

@@ -128,6 +128,20 @@ async def test_an_entry_that_is_none_is_named_once_and_spoils_no_other(
     assert capsys.readouterr().out.count("redis_key_unusable") == 1
 
 
+async def test_a_field_that_no_key_has_is_named_since_a_misspelt_limit_is_none(
+    link: RedisLink, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.put("k1", name="web", request_per_second=5)
+    keys = RedisKeys(link)
+    for _ in range(2):
+        await keys.look()
+    assert keys.ring is not None
+    assert keys.ring.name_of("k1") == "web"
+    told = [line for line in capsys.readouterr().out.splitlines() if "redis_key_unusable" in line]
+    assert len(told) == 1
+    assert "'request_per_second' is no field of a key" in told[0]
+
+
 async def test_keys_stay_in_force_while_redis_is_away_and_when_it_comes_back_empty(
     link: RedisLink, registry: Registry, redis_server: RedisServer
 ) -> None:

@@ -26,7 +26,9 @@ async def refusal(site: Site, **settings: object) -> str:
 async def test_it_serves_without_nats_and_without_pods(site: Site) -> None:
     client = await site.client(await site.gateway(NOWHERE))
     assert (await client.get("/healthz")).status_code == 200
-    assert (await client.get("/readyz")).status_code == 503
+    ready = await client.get("/readyz")
+    assert ready.status_code == 503
+    assert "NATS" in ready.json()["status"]
     assert (await client.get("/v1/fleet")).json()["discovery_connected"] is False
 
 
@@ -35,7 +37,8 @@ async def test_a_port_that_is_taken_is_one_line_and_status_2(site: Site) -> None
         port = taken.getsockname()[1]
         line = await refusal(site, port=port)
     assert f"127.0.0.1:{port}" in line
-    assert "in use" in line
+    assert line.count(str(port)) == 1
+    assert "in use; COPYDESK_GATEWAY_HOST and COPYDESK_GATEWAY_PORT" in line
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -56,7 +59,9 @@ async def test_a_bad_setting_is_one_line_and_status_2(site: Site) -> None:
 
 
 async def test_a_missing_file_of_keys_is_one_line_and_status_2(site: Site, tmp_path: Path) -> None:
-    assert "nowhere" in await refusal(site, api_keys_file=tmp_path / "nowhere")
+    line = await refusal(site, api_keys_file=tmp_path / "nowhere")
+    assert "nowhere: No such file" in line
+    assert "COPYDESK_GATEWAY_API_KEYS_FILE" in line
 
 
 async def test_a_nats_address_that_is_none_is_one_line_and_status_2(site: Site) -> None:

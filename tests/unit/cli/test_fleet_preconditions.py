@@ -35,9 +35,13 @@ def test_a_taken_port_is_refused_with_another_one_to_try() -> None:
         assert "--port" in caught.value.hint
 
 
-def test_a_gateway_that_asks_for_keys_needs_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COPYDESK_GATEWAY_API_KEYS_FILE", "/keys")
+@pytest.mark.parametrize(("variable", "value"), [("API_KEYS_FILE", "/keys"), ("API_KEYS_REDIS", "True")])
+def test_a_gateway_that_asks_for_keys_needs_one_here(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COPYDESK_API_KEY", "")
+    check_key()
+    monkeypatch.setenv(f"COPYDESK_GATEWAY_{variable}", value)
     with pytest.raises(CannotStartError, match="COPYDESK_API_KEY is not"):
         check_key()
     monkeypatch.setenv("COPYDESK_API_KEY", "k1")

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from pydantic import Field, SecretStr, ValidationError
 
-from copydesk.common.settings import ServiceSettings, load_settings, unknown_settings, variable_name
+from copydesk.common.settings import (
+    ServiceSettings,
+    load_settings,
+    take_no_arguments,
+    unknown_settings,
+    variable_name,
+)
 
 
 class DemoSettings(ServiceSettings, env_prefix="COPYDESK_DEMO_"):
@@ -128,3 +134,22 @@ def test_a_child_repeats_no_warning_of_its_parent(
     monkeypatch.setenv("COPYDESK_DEMO_PROT", "1")
     load_settings(DemoSettings, warn=False)
     assert capsys.readouterr().err == ""
+
+
+def test_help_lists_every_setting_with_its_default_and_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        take_no_arguments(DemoSettings, ["--help"], program="python -m example", purpose="Be an example.")
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    assert "usage: python -m example" in said
+    for name, field in DemoSettings.model_fields.items():
+        assert f"{variable_name(DemoSettings, name)} [" in said
+        assert (field.description or "") in " ".join(said.split())
+
+
+def test_an_argument_is_refused_with_the_way_to_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    take_no_arguments(DemoSettings, [], program="example", purpose="Be an example.")
+    with pytest.raises(SystemExit) as caught:
+        take_no_arguments(DemoSettings, ["--port", "80"], program="example", purpose="Be an example.")
+    assert caught.value.code == 2
+    assert "--port is not taken: settings are environment variables" in capsys.readouterr().err

@@ -36,9 +36,11 @@ class Desk:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
-    async def pod(self, name: str, behaviour: str = "correct", *, port: int = 0) -> FakePod:
+    async def pod(
+        self, name: str, behaviour: str = "correct", *, port: int = 0, kind: type[FakePod] = FakePod
+    ) -> FakePod:
         """Start a pod."""
-        pod = await FakePod(name, behaviour).start(port)
+        pod = await kind(name, behaviour).start(port)
         self._stack.push_async_callback(pod.stop)
         return pod
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
 import pytest
 
-from copydesk.gateway.app import build_app, build_hot_path
 from copydesk.gateway.keys import KeyRing
-from copydesk.gateway.server import Server, listen
 from copydesk.gateway.service import Gateway
 from tests.fixtures.fake_pod import FakePod
 from tests.unit.gateway.conftest import Desk, eventually
+from tests.unit.gateway.serving import served
 
 JSON = {"Content-Type": "application/json"}
 RING = KeyRing((("web", hashlib.sha256(b"k1").digest()),))
@@ -56,25 +54,6 @@ BEHAVIOURS = {
 }
 
 
-@asynccontextmanager
-async def served(gateway: Gateway, *, hot: bool) -> AsyncIterator[httpx.AsyncClient]:
-    path = build_hot_path(gateway, RING)
-    if not hot:
-        path.routes.clear()
-    server = Server(build_app(gateway, RING), path, grace=0, timeout=1)
-    listener = listen("127.0.0.1", 0)
-    serving = asyncio.create_task(server.serve([listener]))
-    await eventually(lambda: server.started)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    try:
-        async with httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer k1"}) as client:
-            yield client
-    finally:
-        server.stop()
-        await serving
-        gateway.lifecycle.stopping = False
-
-
 class Ways:
     """Both ways into one gateway."""
 
@@ -96,8 +75,8 @@ async def ways(desk: Desk) -> AsyncIterator[Ways]:
     pod = await desk.pod("a")
     gateway = await desk.gateway(pod, max_body_bytes=2048, body_timeout_ms=200, deadline_ms=1_500)
     async with AsyncExitStack() as stack:
-        hot = await stack.enter_async_context(served(gateway, hot=True))
-        cold = await stack.enter_async_context(served(gateway, hot=False))
+        hot = await stack.enter_async_context(served(gateway, RING, hot=True))
+        cold = await stack.enter_async_context(served(gateway, RING, hot=False))
         yield Ways(gateway, pod, hot, cold)
 
 
@@ -163,6 +142,26 @@ async def test_what_is_answered_is_documented(ways: Ways) -> None:
         documented = route["responses"][str(response.status_code)]["content"]
         schema = documented[response.headers["content-type"]]["schema"]
         assert complaints(response.json(), schema, document["components"]["schemas"]) == [], case
+
+
+async def test_head_says_what_get_says_without_the_body(ways: Ways) -> None:
+    for path in ("/healthz", "/readyz", "/", "/v2/healthcheck", "/metrics"):
+        told, whole = await ways.hot.head(path), await ways.hot.get(path)
+        assert (told.status_code, told.content) == (200, b""), path
+        assert told.headers["content-type"] == whole.headers["content-type"]
+        assert (await ways.hot.get("/healthz")).json() == {"status": "ok"}  # the connection is in step
+    assert (await ways.hot.head("/v1/correct")).status_code == 405
+
+
+async def test_what_is_behind_keys_is_documented_as_such(ways: Ways) -> None:
+    document = (await ways.cold.get("/openapi.json")).json()
+    assert document["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            url = path.replace("{model}", "gec-en")
+            response = await ways.cold.request(method, url, headers={"Authorization": ""} | JSON)
+            asked = response.status_code == 401
+            assert asked == ("401" in operation["responses"]) == ("security" in operation)
 
 
 async def test_each_documented_field_of_a_request_is_taken(ways: Ways) -> None:

@@ -13,6 +13,7 @@ from copydesk.gateway.faults import overloaded
 from copydesk.gateway.http.bridge import bridge
 from copydesk.gateway.http.edge import Edge
 from copydesk.gateway.http.exchange import Exchange, Handler
+from copydesk.gateway.http.origins import Origins
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.settings import GatewaySettings
@@ -35,7 +36,7 @@ class Call:
             "query_string": b"", "headers": headers, "http_version": "1.1", "scheme": "http",
         }  # fmt: skip
         self.serving = asyncio.ensure_future(
-            Edge(app, self.metrics, Lifecycle())(scope, self._receive, self._send)
+            Edge(app, self.metrics, Lifecycle(), Origins())(scope, self._receive, self._send)
         )
 
     def leave(self) -> None:

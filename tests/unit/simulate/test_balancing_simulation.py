@@ -120,3 +120,11 @@ def test_a_scenario_that_there_is_not_is_refused_by_name() -> None:
     assert result.exit_code == 2
     assert "war" in result.stderr
     assert "lost-zone" in result.stderr
+
+
+def test_a_picture_for_a_folder_that_there_is_not_is_refused_before_anything_is_simulated(tmp_path: Path) -> None:
+    picture = tmp_path / "nowhere" / "balancing.svg"
+    result = CliRunner().invoke(app, ["simulate", "balancing", "--picture", str(picture)])
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
+    assert "slow:" not in result.stderr

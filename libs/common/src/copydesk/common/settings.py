@@ -10,10 +10,13 @@ and calls `load_settings(EdsSettings)` first thing in its main.
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TypeVar, get_args
 
 from pydantic import SecretBytes, SecretStr, ValidationError
@@ -23,6 +26,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 EXIT_BAD_SETTINGS = 2
 
+_INDENT = "    "
 _SECRET_WORDS = ("token", "secret", "password", "key")
 
 
@@ -57,6 +61,31 @@ def load_settings(cls: type[S], *, warn: bool = True, **overrides: object) -> S:
     raise SystemExit(EXIT_BAD_SETTINGS)
 
 
+def take_no_arguments(cls: type[ServiceSettings], arguments: Sequence[str], *, program: str, purpose: str) -> None:
+    """Answer `--help` with all settings, and refuse any other argument: services are configured by variables only.
+
+    Raises `SystemExit`, with 0 for the help and 2 for what is refused.
+    """
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=purpose,
+        epilog=settings_in_words(cls),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _, others = parser.parse_known_args(arguments)
+    if others:
+        parser.error(f"{others[0]} is not taken: settings are environment variables, which --help lists")
+
+
+def settings_in_words(cls: type[ServiceSettings]) -> str:
+    """Return all settings for people to read: variable, default, and what it is."""
+    lines = ["Settings are environment variables; what stands in brackets is the default:"]
+    for name, info in cls.model_fields.items():
+        meaning = textwrap.fill(info.description or "", 100, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        lines += ["", f"{variable_name(cls, name)} [{_default(info)}]", meaning]
+    return "\n".join(lines).replace("%", "%%")
+
+
 def variable_name(cls: type[ServiceSettings], field: str) -> str:
     """Return the environment variable that `field` is read from."""
     return f"{cls.model_config.get('env_prefix', '')}{field}".upper()
@@ -75,6 +104,15 @@ def unknown_settings(cls: type[ServiceSettings], environ: Mapping[str, str]) -> 
     return [_unknown(name, prefix, keys) for name in ours if name.upper().removeprefix(prefix) not in keys]
 
 
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "needed"
+    value = info.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, SecretStr | SecretBytes):
+        value = value.get_secret_value()
+    return "none" if value in (None, "", b"") else str(value.value if isinstance(value, Enum) else value)
+
+
 def _unknown(variable: str, prefix: str, keys: list[str]) -> str:
     closest = difflib.get_close_matches(variable.upper().removeprefix(prefix), keys, n=1)
     advice = f"; did you mean {prefix}{closest[0]}?" if closest else ""
@@ -82,8 +120,9 @@ def _unknown(variable: str, prefix: str, keys: list[str]) -> str:
 
 
 def _complaint(cls: type[ServiceSettings], detail: ErrorDetails) -> str:
+    said = detail["msg"].removeprefix("Value error, ")  # pydantic's, before what our own checks say
     if not detail["loc"]:
-        return f"{cls.__name__}: {detail['msg']}"
+        return f"{cls.__name__}: {said}"
     field = str(detail["loc"][0])
     variable = variable_name(cls, field)
     info = cls.model_fields.get(field)
@@ -91,7 +130,7 @@ def _complaint(cls: type[ServiceSettings], detail: ErrorDetails) -> str:
     if detail["type"] == "missing":
         return f"{variable} is not set, and it must be{meaning}"
     shown = "(hidden)" if _is_secret(field, info) else repr(detail["input"])
-    return f"{variable}={shown}: {detail['msg']}{meaning}"
+    return f"{variable}={shown}: {said}{meaning}"
 
 
 def _is_secret(field: str, info: FieldInfo | None) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from prometheus_client import REGISTRY
 
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
-from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings
+from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.eds.endpoint_file import EndpointFileError
 from copydesk.eds.kubernetes.trouble import KubernetesConfigError
@@ -60,8 +61,10 @@ async def _serve_status(settings: EdsSettings, service: Service, stack: AsyncExi
     stack.push_async_callback(server.close)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Start from the environment; return the exit code, 2 for settings with which nothing can begin."""
+    purpose = "Tell gateways which pods there are, until SIGTERM."
+    take_no_arguments(EdsSettings, arguments, program="python -m copydesk.eds", purpose=purpose)
     settings = load_settings(EdsSettings)
     configure_logging("eds", level=settings.log_level)
     try:
@@ -85,4 +88,4 @@ def _refuse(key: str, problem: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

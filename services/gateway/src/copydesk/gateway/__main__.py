@@ -6,12 +6,13 @@ import asyncio
 import gc
 import socket
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 
 from copydesk.common.bus import BusUrlError
 from copydesk.common.compiled import CompiledLibraryError
 from copydesk.common.process import run, run_until_signal, settle_memory
-from copydesk.common.settings import load_settings, variable_name
+from copydesk.common.settings import load_settings, take_no_arguments, variable_name
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway.app import build_app, build_hot_path
@@ -31,8 +32,10 @@ time."""
 _log = get_logger(__name__)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Run the gateway; returns the exit status."""
+    purpose = "Serve Copydesk's REST API until SIGTERM."
+    take_no_arguments(GatewaySettings, arguments, program="python -m copydesk.gateway", purpose=purpose)
     settings = load_settings(GatewaySettings)
     configure_logging("gateway", level=settings.log_level)
     tracing.configure("gateway")
@@ -41,12 +44,21 @@ def main() -> int:
         native = open_native(settings.core)
         listener = listen(settings.host, settings.port)
         run(_serve(settings, keys, listener, native))
-    except (CompiledLibraryError, ListenError, KeysFileError, BusUrlError, _OpenToAllError) as error:
-        print(f"copydesk.gateway: {error}", file=sys.stderr)
-        return EXIT_REFUSED
+    except KeysFileError as error:
+        return _refuse(f"{variable_name(GatewaySettings, 'api_keys_file')}: {error}")
+    except ListenError as error:
+        host, port = (variable_name(GatewaySettings, name) for name in ("host", "port"))
+        return _refuse(f"{error}; {host} and {port} say where to listen")
+    except (CompiledLibraryError, BusUrlError, _OpenToAllError) as error:
+        return _refuse(str(error))
     finally:
         tracing.close()
     return 0
+
+
+def _refuse(problem: str) -> int:
+    print(f"copydesk.gateway: {problem}", file=sys.stderr)
+    return EXIT_REFUSED
 
 
 class _OpenToAllError(Exception):
@@ -94,4 +106,4 @@ async def _serve(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

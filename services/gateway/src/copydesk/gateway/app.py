@@ -12,13 +12,14 @@ from starlette.types import ASGIApp
 from copydesk.gateway import faults
 from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.faults import ApiError
-from copydesk.gateway.http.documents import components
+from copydesk.gateway.http.documents import SECURITY, components, guarded
 from copydesk.gateway.http.edge import Edge
 from copydesk.gateway.http.endpoints import endpoints, endpoints_router
 from copydesk.gateway.http.hot import HotPath
 from copydesk.gateway.http.inbox import ClientGoneError
 from copydesk.gateway.http.languagetool import PREFIX, languagetool_router, plain_error_response
 from copydesk.gateway.http.operations import guarded_router, health_router
+from copydesk.gateway.http.origins import Preflight
 from copydesk.gateway.http.pages import pages_router
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.keys import KeyRing
@@ -28,6 +29,9 @@ DESCRIPTION = (
     "Corrects the grammar of English text. Errors have OpenAI's shape, with stable codes; under /v2, which is "
     "LanguageTool's API, they are plain text, and the code is in the header `X-Error-Code`."
 )
+
+GUARDED = ("/v1/", "/v2/check", "/metrics")
+"""How the paths begin for which a key is needed, where there are keys."""
 
 
 def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
@@ -44,7 +48,7 @@ def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
     gatekeeper = _gatekeeper(gateway, keys)
     guard = [Depends(_require_key(gatekeeper))]
     app.include_router(endpoints_router(endpoints(gateway), gateway.settings), dependencies=guard)
-    app.include_router(guarded_router(gateway), dependencies=guard)
+    app.include_router(guarded_router(gateway), dependencies=guard, responses=guarded())
     app.include_router(languagetool_router(gateway, gatekeeper))
     app.include_router(health_router(gateway))
     app.include_router(pages_router())
@@ -52,7 +56,8 @@ def build_app(gateway: Gateway, keys: KeyRing | None) -> ASGIApp:
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(ClientGoneError, _on_client_gone)
     app.add_exception_handler(Exception, _on_unexpected)
-    return Edge(app, gateway.metrics, gateway.lifecycle)
+    origins = gateway.settings.origins
+    return Edge(Preflight(app, origins, _answer), gateway.metrics, gateway.lifecycle, origins)
 
 
 def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
@@ -67,6 +72,7 @@ def build_hot_path(gateway: Gateway, keys: KeyRing | None) -> HotPath:
         epoch=lambda: gateway.gatekeeper.ring,
         lane=gateway.lane,
         resuming=gateway.dispatcher.resuming,
+        origins=gateway.settings.origins,
     )
 
 
@@ -75,12 +81,19 @@ class _Documented(FastAPI):
 
     def __init__(self, gateway: Gateway, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._limits = gateway.settings.limits
+        self._settings = gateway.settings
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             document = super().openapi()
-            document.setdefault("components", {}).setdefault("schemas", {}).update(components(self._limits))
+            parts = document.setdefault("components", {})
+            parts.setdefault("schemas", {}).update(components(self._settings.limits))
+            parts["securitySchemes"] = SECURITY
+            free: list[dict[str, Any]] = [] if self._settings.asks_for_keys else [{}]
+            for path, operations in document["paths"].items():
+                if path.startswith(GUARDED):
+                    for operation in operations.values():
+                        operation["security"] = [*free, {name: [] for name in SECURITY}]
         assert self.openapi_schema is not None
         return self.openapi_schema
 

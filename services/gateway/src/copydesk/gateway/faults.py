@@ -128,7 +128,7 @@ def limits_unavailable() -> ApiError:
 
 def no_endpoints(waited: float) -> ApiError:
     """No pod to send to, even after waiting for one."""
-    message = f"No inference pod became ready within {waited:g} seconds."
+    message = f"No inference pod became ready within {waited:g} s; /readyz says what is missing."
     return ApiError(503, "no_endpoints", message, retry_after=1)
 
 
@@ -161,6 +161,16 @@ def unexpected() -> ApiError:
 def not_found(path: str) -> ApiError:
     """No such address."""
     return ApiError(404, "not_found", f"There is nothing at {path[:256]!r}.")
+
+
+def origin_not_allowed(origin: str) -> ApiError:
+    """A browser asks on behalf of a page that is kept out."""
+    return ApiError(
+        403,
+        "origin_not_allowed",
+        f"Pages of {origin} may not use this gateway; whoever runs it can add the origin to "
+        "COPYDESK_GATEWAY_CORS_ORIGINS.",
+    )
 
 
 def method_not_allowed(method: str, path: str) -> ApiError:

@@ -97,7 +97,9 @@ class KeyRing:
         """
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise KeysFileError(path, error.strerror or str(error)) from error
+        except UnicodeDecodeError as error:
             raise KeysFileError(path, str(error)) from error
         entries = []
         for number, line in enumerate(lines, start=1):

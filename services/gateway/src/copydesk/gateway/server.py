@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -38,8 +39,10 @@ def listen(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OSError as error:
+    except socket.gaierror as error:
         raise ListenError(host, port, error.strerror or str(error)) from error
+    except OSError as error:  # the words of create_server's tell the address once more
+        raise ListenError(host, port, os.strerror(error.errno) if error.errno else str(error)) from error
 
 
 class Server(uvicorn.Server):

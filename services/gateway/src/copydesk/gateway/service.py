@@ -93,7 +93,13 @@ class Gateway:
         """Say what keeps the gateway from serving; None when nothing does."""
         if self.lifecycle.stopping:
             return "stopping"
-        return self.entrance.missing() or (None if self.fleet.eligible else "no pod is ready")
+        missing = self.entrance.missing()
+        if missing is not None or self.fleet.eligible:
+            return missing
+        cut_off = self._bus is not None and not self._bus.connected
+        return (
+            "no pod is ready, and NATS, which tells of pods, cannot be reached" if cut_off else "no pod is ready"
+        )
 
     def fleet_view(self) -> FleetBody:
         """The fleet as `copydesk status` shows it."""

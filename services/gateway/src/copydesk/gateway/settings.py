@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from copydesk.common.messages import subject_token
 from copydesk.common.settings import ServiceSettings, variable_name
 from copydesk.gateway.balancing import Balancing
+from copydesk.gateway.http.origins import Origins, usable_origins
 from copydesk.gateway.keys import KeyLimits
 from copydesk.gateway.lane.native import Core
 from copydesk.gateway.limits import Limits
@@ -30,6 +31,14 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     api_keys_file: Path | None = Field(
         default=None,
         description="file of API keys, one 'name:sha256-hex' a line; none by default, so only loopback is served",
+    )
+    cors_origins: Annotated[str, AfterValidator(usable_origins)] = Field(
+        default="",
+        description=(
+            "origins whose pages may use the APIs from a browser, separated by commas, as in "
+            "https://editor.example,http://localhost:3000; * is all. None by default, since without keys any page "
+            "that somebody here opens could use the fleet"
+        ),
     )
     nats_url: str = Field(default="nats://127.0.0.1:4222", description="NATS server that carries the list of pods")
     nats_token: SecretStr = Field(
@@ -287,6 +296,16 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
             burst=self.limit_burst,
             concurrency=self.limit_concurrency,
         )
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether clients need an API key."""
+        return self.api_keys_file is not None or self.api_keys_redis
+
+    @property
+    def origins(self) -> Origins:
+        """Which pages of other origins are let in."""
+        return Origins(self.cors_origins)
 
     @property
     def limits(self) -> Limits:

@@ -16,7 +16,7 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from copydesk.common.process import die_with_parent, run
-from copydesk.common.settings import load_settings
+from copydesk.common.settings import load_settings, settings_in_words
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.common.tracing import tracing
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
@@ -29,7 +29,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     """Parse the command line; `role` is None for the supervisor."""
     parser = argparse.ArgumentParser(
         prog="python -m copydesk.inference",
-        description="Run an inference pod. Settings are environment variables: COPYDESK_INFERENCE_MODEL_DIR, ...",
+        description="Run an inference pod until SIGTERM.",
+        epilog=settings_in_words(InferenceSettings),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     roles = parser.add_subparsers(dest="role", metavar="")
     for role in ("engine", "worker"):

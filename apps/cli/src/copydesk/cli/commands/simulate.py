@@ -38,16 +38,19 @@ def simulate_balancing(request: SimulateRequest) -> int:
     if unknown:
         terminal.say_error(f"no scenario is called {unknown[0]!r}", f"there are {', '.join(known)}")
         return _BAD_INPUT
+    if request.picture is not None and not request.picture.parent.is_dir():
+        terminal.say_error(f"{request.picture}: there is no folder {request.picture.parent}", "make it first")
+        return _BAD_INPUT
     console = terminal.stderr()
     chosen = _changed([known[name] for name in request.scenarios or known], request)
     found = simulate(chosen, request.seed, lambda line: console.print(escape(line), soft_wrap=True))
+    terminal.write_line(msgspec.json.encode(found) if request.as_json else render(found).encode())
     if request.picture is not None:
         try:
             request.picture.write_text(picture(found.parts[0]))
         except OSError as error:
             terminal.say_error(f"{request.picture}: {error.strerror}")
             return _BAD_INPUT
-    terminal.write_line(msgspec.json.encode(found) if request.as_json else render(found).encode())
     return 0
 
 

@@ -27,6 +27,9 @@ from copydesk.cli.fleet.state import FleetRunningError, StateDirError, StateLock
 from copydesk.common.errors import CopydeskError
 
 KEYS_FILE_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_FILE"
+KEYS_REDIS_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_REDIS"
+SWITCHED_ON = ("1", "on", "t", "true", "y", "yes")
+"""What settings take for true, in small letters."""
 SHOWN = (
     "She go to school every day.",
     "I has two brother and one sister.",
@@ -124,9 +127,17 @@ def find_nats_server() -> Path:
 
 def check_key() -> None:
     """Raise `CannotStartError` if the gateway will ask for an API key and this command has none to show."""
-    if os.environ.get(KEYS_FILE_VARIABLE) and not os.environ.get(KEY_VARIABLE):
+    asks = keys_variable()
+    if asks is not None and not os.environ.get(KEY_VARIABLE):
         hint = f"set {KEY_VARIABLE} to one of its keys, without which the pods cannot be seen from here"
-        raise CannotStartError(f"{KEYS_FILE_VARIABLE} is set, but {KEY_VARIABLE} is not", hint)
+        raise CannotStartError(f"{asks} is set, but {KEY_VARIABLE} is not", hint)
+
+
+def keys_variable() -> str | None:
+    """Return the variable by which the gateway will ask for API keys; None if it will not."""
+    if os.environ.get(KEYS_FILE_VARIABLE):
+        return KEYS_FILE_VARIABLE
+    return KEYS_REDIS_VARIABLE if os.environ.get(KEYS_REDIS_VARIABLE, "").lower() in SWITCHED_ON else None
 
 
 def check_port(port: int) -> None:
@@ -179,7 +190,8 @@ def _correction(text: str, timed: Timed) -> events.Correction:
 def _invitation(url: str) -> str:
     command = escape(_own_name())
     body = shlex.quote('{"text": "She go to school every day."}')
-    curl = f"curl -s {url}/v1/correct -H 'Content-Type: application/json' -d {body}"
+    key = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if keys_variable() else ""
+    curl = f"curl -s {url}/v1/correct{key} -H 'Content-Type: application/json' -d {body}"
     return (
         f"\nServing on [bold]{url}[/] until Ctrl-C. Open it in a browser, or try:\n\n"
         f"  {escape(curl)}\n  {command} correct 'She go home' --url {url}\n  {command} status --url {url}\n"

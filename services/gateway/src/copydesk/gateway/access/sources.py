@@ -22,12 +22,16 @@ _log = get_logger(__name__)
 
 
 class StoredKey(KeyLimits, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A key as Redis has it, under its SHA-256 in hexadecimal digits. Fields of newer versions are ignored."""
+    """A key as Redis has it, under its SHA-256 in hexadecimal digits.
+
+    Fields of newer versions are ignored, and named in the log: a limit that is misspelt is none.
+    """
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
 
 
 _decode = msgspec.json.Decoder(StoredKey).decode
+_decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class KeyFile:
@@ -108,8 +112,10 @@ class RedisKeys:
             try:
                 key = _decode(value)
                 entries.append((key.name, _digest(field), key))
+                for name in _decode_names(value).keys() - set(StoredKey.__struct_fields__):
+                    complaints.add(f"{_begin(field)}: {name!r} is no field of a key, and left out")
             except (ValueError, msgspec.MsgspecError) as error:
-                complaints.add(f"{field[:8].decode('ascii', 'replace')}: {error}")
+                complaints.add(f"{_begin(field)}: {error}")
         self._complain(complaints)
         return KeyRing.of(entries)
 
@@ -123,3 +129,7 @@ def _digest(field: bytes) -> bytes:
     if len(field) != 64:
         raise ValueError("the field is not 64 hexadecimal digits")
     return bytes.fromhex(field.decode("ascii"))
+
+
+def _begin(field: bytes) -> str:
+    return field[:8].decode("ascii", "replace")

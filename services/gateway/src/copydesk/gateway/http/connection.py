@@ -175,8 +175,9 @@ class HotProtocol(BoundedProtocol):
         if size == len(head) + length:
             known = KnownHead(exchange.path, exchange.handler, exchange.headers, length)
             self.hot.known.learn(head, known)
-            if self.hot.lane is not None and exchange.let_in:
-                self.hot.lane.learn(head, exchange)
+            lane = self.hot.lane
+            if lane is not None and exchange.let_in and not self.hot.origins.headers(exchange.headers):
+                lane.learn(head, exchange)
 
     def _may_start(self) -> bool:
         return not self._closing and super()._may_start()
@@ -316,6 +317,7 @@ class HotExchange:
             return
         connection = self._connection
         hot = connection.hot
+        headers = (*headers, *hot.origins.headers(self.headers))
         if status == HTTP_OK and kind == JSON and not headers and self.keep_alive and not hot.lifecycle.stopping:
             common = hot.common(connection.server_state.default_headers)
             connection.send(plain_response(body, self.request_id, common))
@@ -333,6 +335,7 @@ class HotExchange:
     def begin(self, *, kind: bytes, headers: Headers = ()) -> None:
         """Begin an answer with status 200 whose parts come one by one."""
         if self._open():
+            headers = (*headers, *self._connection.hot.origins.headers(self.headers))
             self._connection.send(self._head(HTTP_OK, kind, CHUNKED, headers))
 
     def write(self, part: bytes) -> None:

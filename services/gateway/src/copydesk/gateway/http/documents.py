@@ -38,6 +38,16 @@ _ERRORS = {
 }
 
 
+SECURITY = {
+    "apiKey": {"type": "http", "scheme": "bearer", "description": "An API key, where this gateway has keys."}
+}
+
+
+def guarded() -> dict[int | str, Any]:
+    """What is answered, besides its own answers, by what is behind the API keys."""
+    return _errors(401) | {503: json_answer("The key cannot be checked now.", reference(ErrorBody))}
+
+
 def components(limits: Limits) -> dict[str, Any]:
     """Return the schemas of every body, the limits in force included."""
     own = (CorrectRequest, TextAnswer, TextsAnswer, ErrorBody, ModelList, Health, FleetBody, FleetHistory)

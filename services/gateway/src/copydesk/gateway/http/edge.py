@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from copydesk.common.telemetry import get_logger, request_context
 from copydesk.gateway import faults
 from copydesk.gateway.http.inbox import Inbox
+from copydesk.gateway.http.origins import Origins
 from copydesk.gateway.http.request_ids import request_id
 from copydesk.gateway.http.responses import CLIENT_GONE, error_response
 from copydesk.gateway.lifecycle import Lifecycle
@@ -22,17 +23,18 @@ _log = get_logger(__name__)
 class Edge:
     """ASGI middleware, outermost. It leaves `request_id` and `inbox` in the request's state."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, lifecycle: Lifecycle) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, lifecycle: Lifecycle, origins: Origins) -> None:
         self._app = app
         self._metrics = metrics
         self._lifecycle = lifecycle
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send, self._lifecycle)
+        exchange = _Exchange(scope, receive, send, self._lifecycle, self._origins)
         self._metrics.in_flight += 1
         try:
             with request_context(exchange.request_id):
@@ -43,15 +45,18 @@ class Edge:
 
 
 class _Exchange:
-    def __init__(self, scope: Scope, receive: Receive, send: Send, lifecycle: Lifecycle) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, lifecycle: Lifecycle, origins: Origins) -> None:
         self.started = perf_counter()
-        self.request_id = request_id(dict(scope["headers"]).get(b"x-request-id"))
+        headers = dict(scope["headers"])
+        self.request_id = request_id(headers.get(b"x-request-id"))
+        self._of_origins = origins.headers(headers)
         self._status = CLIENT_GONE
-        self._scope = scope
+        # The server leaves the body of an answer to HEAD away: load balancers look at health that way.
+        self._scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         self._send = send
         self._lifecycle = lifecycle
         self._inbox = Inbox(scope, receive)
-        self._state: dict[str, Any] = scope.setdefault("state", {})
+        self._state: dict[str, Any] = self._scope.setdefault("state", {})
         self._state.update(request_id=self.request_id, inbox=self._inbox)
 
     @property
@@ -79,6 +84,7 @@ class _Exchange:
             self._status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self.request_id.encode("ascii"))]
             headers.append((b"x-content-type-options", b"nosniff"))
+            headers.extend(self._of_origins)
             if self._inbox.uninvited or self._lifecycle.stopping:
                 headers.append((b"connection", b"close"))
             else:

@@ -19,6 +19,7 @@ from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.deadlines import Deadlines
 from copydesk.gateway.http.exchange import Exchange, Handler
 from copydesk.gateway.http.known import KnownHead, KnownHeads
+from copydesk.gateway.http.origins import Origins
 from copydesk.gateway.lane.resumption import Resuming
 from copydesk.gateway.lane.seams import Connection, Seat
 from copydesk.gateway.lifecycle import Lifecycle
@@ -89,6 +90,7 @@ class HotPath:
         epoch: Callable[[], object] = object,
         lane: Lane | None = None,
         resuming: Resuming | None = None,
+        origins: Origins | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.routes = {path.encode("ascii"): (path, handler) for path, handler in handlers.items()}
@@ -101,6 +103,7 @@ class HotPath:
         if lane is not None:
             lane.on_forget = self.known.forget
         self.resuming = resuming or Resuming()
+        self.origins = origins or Origins()
         self._authorize = authorize
         self._epoch = epoch
         self._writers: list[Writer] = []

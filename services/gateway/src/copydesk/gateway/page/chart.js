@@ -5,6 +5,7 @@ import { line, nearest, shown, steps } from "./series.js";
 const HEIGHT = 170;
 const MARGIN = { top: 8, right: 10, bottom: 22, left: 52 };
 const LABELS_EVERY_PX = 90;
+const HALF_LABEL_PX = 30;
 const MINUTE_MS = 60_000;
 
 export class Chart {
@@ -60,7 +61,8 @@ export class Chart {
     const every = MINUTE_MS * Math.max(1, Math.ceil((to - from) / MINUTE_MS / room));
     const found = [];
     for (let time = Math.ceil(from / every) * every; time <= to; time += every) {
-      found.push(this.#element("text", { x: this.#x(time), y: HEIGHT - 5, class: "time" }, clock(time, false)));
+      const x = Math.min(this.#x(time), width - HALF_LABEL_PX);
+      found.push(this.#element("text", { x, y: HEIGHT - 5, class: "time" }, clock(time, false)));
     }
     return found;
   }

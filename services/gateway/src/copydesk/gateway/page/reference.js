@@ -44,7 +44,8 @@ function operation(path, method, it, components) {
 
 async function load() {
   const document_ = await (await fetch("/openapi.json")).json();
-  document.getElementById("about").textContent = `${document_.info.description} Version ${document_.info.version}.`;
+  const { description, version } = document_.info;
+  document.getElementById("about").append(prose("p", `${description} Version ${version}.`));
   const list = document.getElementById("operations");
   for (const [path, methods] of Object.entries(document_.paths)) {
     for (const [method, it] of Object.entries(methods)) {
