@@ -41,6 +41,12 @@ async def test_a_port_that_is_taken_is_one_line_and_status_2(site: Site) -> None
     assert "in use; COPYDESK_GATEWAY_HOST and COPYDESK_GATEWAY_PORT" in line
 
 
+async def test_a_host_that_is_no_name_is_one_line_and_status_2(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"web:{hashlib.sha256(b'k1').hexdigest()}\n")
+    assert "COPYDESK_GATEWAY_HOST" in await refusal(site, host="a..b", api_keys_file=file)
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 async def test_other_machines_are_refused_without_keys(site: Site, host: str) -> None:
     assert "COPYDESK_GATEWAY_API_KEYS_FILE" in await refusal(site, host=host)
@@ -68,4 +74,5 @@ async def test_a_nats_address_that_is_none_is_one_line_and_status_2(site: Site) 
     gateway = site.unstarted(nats_url="http//x")
     await gateway.spawn()
     assert await gateway.ended() == 2
-    assert len(gateway.log().splitlines()) == 1
+    (line,) = gateway.log().splitlines()
+    assert "COPYDESK_GATEWAY_NATS_URL" in line

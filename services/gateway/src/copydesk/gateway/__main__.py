@@ -49,7 +49,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     except ListenError as error:
         host, port = (variable_name(GatewaySettings, name) for name in ("host", "port"))
         return _refuse(f"{error}; {host} and {port} say where to listen")
-    except (CompiledLibraryError, BusUrlError, _OpenToAllError) as error:
+    except BusUrlError as error:
+        return _refuse(f"{variable_name(GatewaySettings, 'nats_url')}: {error}")
+    except (CompiledLibraryError, _OpenToAllError) as error:
         return _refuse(str(error))
     finally:
         tracing.close()

@@ -81,7 +81,8 @@ class Metrics:
             return
         answered = codes.get(200, 0)
         for code, requests in codes.items():
-            self._requests[route, code] += requests
+            if requests:
+                self._requests[route, code] += requests
         self._sentences[Status.OK] += answered
         self._seconds[route].absorb(buckets, seconds)
         self.work.requests += count

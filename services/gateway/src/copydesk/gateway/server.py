@@ -41,6 +41,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except socket.gaierror as error:
         raise ListenError(host, port, error.strerror or str(error)) from error
+    except UnicodeError:  # of the resolver
+        raise ListenError(host, port, "this can be no name of a machine") from None
     except OSError as error:  # the words of create_server's tell the address once more
         raise ListenError(host, port, os.strerror(error.errno) if error.errno else str(error)) from error
 
