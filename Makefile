@@ -4,7 +4,8 @@ PODS ?= 2
 PORT ?= 8080
 MODEL ?=
 PYTEST_ARGS ?=
-# Tests at a time. Most wait for processes, of which each has several: more would only be in each other's way.
+# Files of tests at a time. Most tests wait for processes, of which they have several: more than two would only be in
+# each other's way.
 TEST_WORKERS ?= 2
 # Options for the one `pip install` of torch. Without a GPU, this saves gigabytes:
 #   make run TORCH_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"
@@ -50,7 +51,7 @@ demo: $(SETUP) ## Start a fleet on free ports, correct a few sentences, stop it
 # The tests of a file stay together, in their order. Bytecode is kept, or each process of a test would compile anew.
 test: $(DEV) ## Run every test
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests --numprocesses $(TEST_WORKERS) --dist loadfile \
-	  --no-loadscope-reorder $(PYTEST_ARGS)
+	  --no-loadscope-reorder --durations 15 $(PYTEST_ARGS)
 
 check: $(DEV) ## Lint, check formatting, types and the direction of imports
 	$(BIN)/ruff check .
