@@ -4,6 +4,9 @@ PODS ?= 2
 PORT ?= 8080
 MODEL ?=
 PYTEST_ARGS ?=
+# Files of tests at a time. Most tests wait for processes, of which they have several: more than two would only be in
+# each other's way.
+TEST_WORKERS ?= 2
 # Options for the one `pip install` of torch. Without a GPU, this saves gigabytes:
 #   make run TORCH_PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 TORCH_PIP_ARGS ?=
@@ -45,8 +48,10 @@ run: $(SETUP) ## Start a fleet on 127.0.0.1:$PORT, show three corrections, serve
 demo: $(SETUP) ## Start a fleet on free ports, correct a few sentences, stop it
 	@exec $(BIN)/copydesk demo --pods $(PODS) $(if $(MODEL),--model "$(MODEL)")
 
+# The tests of a file stay together, in their order. Bytecode is kept, or each process of a test would compile anew.
 test: $(DEV) ## Run every test
-	$(BIN)/python -m pytest tests $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests --numprocesses $(TEST_WORKERS) --dist loadfile \
+	  --no-loadscope-reorder --durations 15 $(PYTEST_ARGS)
 
 check: $(DEV) ## Lint, check formatting, types and the direction of imports
 	$(BIN)/ruff check .

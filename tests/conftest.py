@@ -1,10 +1,12 @@
-"""Fixtures that any test may ask for, and property tests without a deadline.
+"""Fixtures that any test may ask for, property tests without a deadline, and plain tracebacks in the log.
 
-How long one example takes says more about the machine than about the code.
+How long one example takes says more about the machine than about the code. And a traceback with every local
+variable takes seconds to print, where a test has something fail on purpose.
 """
 
 from __future__ import annotations
 
+import structlog
 from hypothesis import settings
 
 from tests.fixtures.kube import kube, kube_server
@@ -15,3 +17,4 @@ __all__ = ["kube", "kube_server", "nats_server", "redis_server"]
 
 settings.register_profile("copydesk", deadline=None)
 settings.load_profile("copydesk")
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback

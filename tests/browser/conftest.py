@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,10 @@ class Newsroom:
         """Close the pages, and fail if one did what no page may."""
         for context in self._contexts:
             await context.close()
-        assert [complaint for watch in self._watches for complaint in watch.complaints] == []
+        complaints = [complaint for watch in self._watches for complaint in watch.complaints]
+        self._contexts.clear()
+        self._watches.clear()
+        assert complaints == []
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -124,12 +127,19 @@ async def browser() -> AsyncIterator[Browser]:
         yield browser
 
 
+@asynccontextmanager
+async def founded(directory: Path, nats: NatsServer, browser: Browser) -> AsyncIterator[Newsroom]:
+    """A newsroom whose fleet is not open yet."""
+    async with AsyncExitStack() as stack:
+        site = Site(stack, directory)
+        room = Newsroom(site, nats, await site.discovery(nats), browser)
+        stack.push_async_callback(room.pod.stop)
+        yield room
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def newsroom(tmp_path: Path, nats_server: NatsServer, browser: Browser) -> AsyncIterator[Newsroom]:
-    """A newsroom whose fleet is not open yet; at the end, its pages must have kept to the rules."""
-    async with AsyncExitStack() as stack:
-        site = Site(stack, tmp_path)
-        room = Newsroom(site, nats_server, await site.discovery(nats_server), browser)
-        stack.push_async_callback(room.pod.stop)
+    """A newsroom of the test's own; at the end, its pages must have kept to the rules."""
+    async with founded(tmp_path, nats_server, browser) as room:
         yield room
         await room.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Browser, Page, Route, expect
 
-from tests.browser.conftest import Newsroom
+from tests.browser.conftest import Newsroom, founded
+from tests.fixtures.nats import running_nats
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,9 +28,28 @@ async def written(page: Page) -> str:
     return await page.locator("#text").input_value()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def open_room(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Newsroom]:
+    """One fleet for all; what these tests are about is in their pages."""
+    directory = tmp_path_factory.mktemp("room")
+    with running_nats(directory) as nats:
+        async with founded(directory, nats, browser) as room:
+            await room.open_fleet()
+            yield room
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def newsroom(open_room: Newsroom) -> AsyncIterator[Newsroom]:
+    """The open room with its pod as if it were new."""
+    pod = open_room.pod
+    pod.behaviour, pod.at_once = "correct", 0
+    pod.received.clear()
+    yield open_room
+    await open_room.close()
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(newsroom: Newsroom) -> Page:
-    await newsroom.open_fleet()
     return await newsroom.page()
 
 
@@ -225,7 +246,6 @@ async def test_markup_that_is_typed_is_text(page: Page) -> None:
 
 
 async def test_a_phone_shows_it_without_scrolling_sideways_and_with_room_for_fingers(newsroom: Newsroom) -> None:
-    await newsroom.open_fleet()
     page = await newsroom.page(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
     await page.locator("#text").fill(SOURCE + " Anotherwordthatisfartoolongtofitintoonelineofaphone" * 3)
     await expect(page.locator("#list li")).to_have_count(4)

@@ -26,6 +26,13 @@ def default_model() -> Path:
     return prepare_default_model()
 
 
+@pytest.fixture(scope="module")
+def lasting_fleet(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Iterator[Fleet]:
+    """The same for all tests of a module that leave it as whole as they found it."""
+    with running_fleet(tmp_path_factory.mktemp("lasting") / "fleet", "--model", str(tiny_model)) as fleet:
+        yield fleet
+
+
 @pytest.fixture
 def tiny_fleet(tmp_path: Path, tiny_model: Path) -> Iterator[Fleet]:
     """A fleet of two pods with the tiny model, of this test's own."""

@@ -91,7 +91,7 @@ async def test_answers_do_not_depend_on_company(
 ) -> None:
     """In float32 to the letter; in bfloat16 except where two tokens were nearly equally likely."""
     dtype, fleet = real_fleet
-    texts = sentences(200)
+    texts = sentences(60)
     together = await corrected(fleet, texts, 16)
     alone = await corrected(fleet, texts, 1)
     changed = sum(text != answer for text, answer in zip(texts, alone, strict=True))

@@ -51,53 +51,58 @@ def both_ready(found: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("kind", ["pod", "engine", "worker"])
 async def test_killing_a_part_of_one_pod_fails_no_request_and_the_pod_comes_back(
-    tiny_fleet: Fleet, kind: str
+    lasting_fleet: Fleet, kind: str
 ) -> None:
-    loading = asyncio.create_task(load(tiny_fleet, 8.0))
+    before = len(lasting_fleet.events)
+    loading = asyncio.create_task(load(lasting_fleet, 8.0))
     await asyncio.sleep(2.0)
-    os.kill(victim(tiny_fleet, kind), signal.SIGKILL)
+    os.kill(victim(lasting_fleet, kind), signal.SIGKILL)
     report = await loading
-    assert report.failed == 0, (report, tiny_fleet.story())
+    assert report.failed == 0, (report, lasting_fleet.story())
     assert report.ok == report.sent == report.planned
     if kind == "pod":
-        tiny_fleet.wait_for("child_exited", name="pod-1", timeout=5)
-        tiny_fleet.wait_for("restarted", name="pod-1", timeout=20)
-    await until_both_ready(tiny_fleet, 20.0)
+        lasting_fleet.wait_for("child_exited", name="pod-1", timeout=5, after=before)
+        lasting_fleet.wait_for("restarted", name="pod-1", timeout=20, after=before)
+    await until_both_ready(lasting_fleet, 20.0)
 
 
-async def test_requests_go_on_while_nats_is_away_for_twenty_seconds(tiny_fleet: Fleet) -> None:
-    nats = tiny_fleet.pid("nats")
+async def test_requests_go_on_while_nats_is_away_for_twenty_seconds(lasting_fleet: Fleet) -> None:
+    before = len(lasting_fleet.events)
+    nats = lasting_fleet.pid("nats")
     os.kill(nats, signal.SIGSTOP)
     try:
-        report = await load(tiny_fleet, 20.0)
+        report = await load(lasting_fleet, 20.0)
     finally:
         os.kill(nats, signal.SIGCONT)
-    assert report.failed == 0, (report, tiny_fleet.story())
-    after = await load(tiny_fleet, 5.0)
-    assert after.failed == 0, (after, tiny_fleet.story())
-    await until_both_ready(tiny_fleet, 20.0)
-    assert not [event for event in tiny_fleet.events if event["event"] == "child_exited"]
+    assert report.failed == 0, (report, lasting_fleet.story())
+    after = await load(lasting_fleet, 5.0)
+    assert after.failed == 0, (after, lasting_fleet.story())
+    await until_both_ready(lasting_fleet, 20.0)
+    assert not [event for event in lasting_fleet.events[before:] if event["event"] == "child_exited"]
 
 
-async def test_requests_go_on_when_nats_dies_and_comes_back(tiny_fleet: Fleet) -> None:
-    loading = asyncio.create_task(load(tiny_fleet, 10.0))
+async def test_requests_go_on_when_nats_dies_and_comes_back(lasting_fleet: Fleet) -> None:
+    before = len(lasting_fleet.events)
+    loading = asyncio.create_task(load(lasting_fleet, 10.0))
     await asyncio.sleep(2.0)
-    os.kill(tiny_fleet.pid("nats"), signal.SIGKILL)
+    os.kill(lasting_fleet.pid("nats"), signal.SIGKILL)
     report = await loading
-    assert report.failed == 0, (report, tiny_fleet.story())
-    tiny_fleet.wait_for("restarted", name="nats", timeout=20)
-    os.kill(tiny_fleet.pid("pod-2"), signal.SIGKILL)
-    tiny_fleet.wait_for("restarted", name="pod-2", timeout=30)
-    await until_both_ready(tiny_fleet, 20.0)
+    assert report.failed == 0, (report, lasting_fleet.story())
+    lasting_fleet.wait_for("restarted", name="nats", timeout=20, after=before)
+    os.kill(lasting_fleet.pid("pod-2"), signal.SIGKILL)
+    lasting_fleet.wait_for("restarted", name="pod-2", timeout=30, after=before)
+    await until_both_ready(lasting_fleet, 20.0)
 
 
-async def test_requests_go_on_when_discovery_dies(tiny_fleet: Fleet) -> None:
-    loading = asyncio.create_task(load(tiny_fleet, 6.0))
+async def test_requests_go_on_when_discovery_dies(lasting_fleet: Fleet) -> None:
+    before = len(lasting_fleet.events)
+    loading = asyncio.create_task(load(lasting_fleet, 6.0))
     await asyncio.sleep(1.0)
-    os.kill(tiny_fleet.pid("eds"), signal.SIGKILL)
+    os.kill(lasting_fleet.pid("eds"), signal.SIGKILL)
     report = await loading
-    assert report.failed == 0, (report, tiny_fleet.story())
-    tiny_fleet.wait_for("restarted", name="eds", timeout=20)
+    assert report.failed == 0, (report, lasting_fleet.story())
+    lasting_fleet.wait_for("restarted", name="eds", timeout=20, after=before)
+    await until_both_ready(lasting_fleet, 20.0)
 
 
 async def test_what_was_accepted_is_answered_when_the_fleet_is_told_to_stop(tiny_fleet: Fleet) -> None:

@@ -106,7 +106,7 @@ def corrected(text: str) -> dict[str, object]:
 def serving(handler: type[Handler]) -> Iterator[Api]:
     server = Api(("127.0.0.1", 0), handler)
     server.texts = []
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield server

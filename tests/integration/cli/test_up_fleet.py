@@ -26,11 +26,11 @@ TEXT = "She go to school every day.\n\nThe  weather is nice.\n"
 class Up:
     """A running `copydesk up --json`."""
 
-    def __init__(self, model: Path, state_dir: Path) -> None:
+    def __init__(self, model: Path, state_dir: Path, *more: str) -> None:
         self.state_dir = state_dir
         self.port = free_port("127.0.0.1", random.Random())
         self.options = ["--port", str(self.port), "--model", str(model), "--state-dir", str(state_dir)]
-        argv = [sys.executable, "-m", "copydesk.cli", "up", "--json", "--dtype", "float32", *self.options]
+        argv = [sys.executable, "-m", "copydesk.cli", "up", "--json", "--dtype", "float32", *self.options, *more]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.events: list[dict[str, Any]] = []
 
@@ -59,6 +59,16 @@ class Up:
 def fleet(tmp_path: Path) -> Iterator[Up]:
     model = write_tiny_model(tmp_path / "tiny", always_stops=True)
     up = Up(model, tmp_path / "state")
+    yield up
+    up.process.kill()
+    up.process.communicate()
+
+
+@pytest.fixture
+def small_fleet(tmp_path: Path) -> Iterator[Up]:
+    """With one pod, where nothing is asked of the pods."""
+    model = write_tiny_model(tmp_path / "tiny", always_stops=True)
+    up = Up(model, tmp_path / "state", "--pods", "1")
     yield up
     up.process.kill()
     up.process.communicate()
@@ -133,19 +143,19 @@ def test_a_state_file_that_cannot_be_written_does_not_end_a_fleet(fleet: Up) -> 
     assert fleet.until("restarted")["name"] == "pod-2"
 
 
-def test_a_state_directory_without_room_is_named_at_the_start(fleet: Up, tmp_path: Path) -> None:
-    fleet.until("ready")
+def test_a_state_directory_without_room_is_named_at_the_start(small_fleet: Up, tmp_path: Path) -> None:
+    small_fleet.until("ready")
     (tmp_path / "full" / "fleet.json.new").mkdir(parents=True)
     port = str(free_port("127.0.0.1", random.Random()))
-    refused = copydesk("up", *fleet.options[2:4], "--port", port, "--state-dir", str(tmp_path / "full"))
+    refused = copydesk("up", *small_fleet.options[2:4], "--port", port, "--state-dir", str(tmp_path / "full"))
     assert refused.returncode == 2
     assert f"{tmp_path / 'full'} cannot hold the state of a fleet" in refused.stderr
 
 
-def test_nobody_without_the_token_can_name_pods_to_the_gateway(fleet: Up) -> None:
-    fleet.until("ready")
+def test_nobody_without_the_token_can_name_pods_to_the_gateway(small_fleet: Up) -> None:
+    small_fleet.until("ready")
 
-    address = ("127.0.0.1", int(fleet.state().nats_url.rpartition(":")[2]))
+    address = ("127.0.0.1", int(small_fleet.state().nats_url.rpartition(":")[2]))
     with socket.create_connection(address, timeout=10) as stranger:
         stranger.sendall(b'CONNECT {"verbose":false}\r\nPUB copydesk.v1.endpoints.tiny 2\r\n{}\r\nPING\r\n')
         heard = b"".join(iter(lambda: stranger.recv(4096), b""))
@@ -161,17 +171,17 @@ def test_kill_9_of_up_leaves_nothing_running(fleet: Up) -> None:
     assert gone(family)
 
 
-def test_a_second_signal_ends_everything_at_once(fleet: Up) -> None:
-    fleet.until("ready")
-    family = fleet.family()
-    gateway = next(process for process in fleet.state().processes if process.name == "gateway")
+def test_a_second_signal_ends_everything_at_once(small_fleet: Up) -> None:
+    small_fleet.until("ready")
+    family = small_fleet.family()
+    gateway = next(process for process in small_fleet.state().processes if process.name == "gateway")
     assert gateway.pid is not None
     os.kill(gateway.pid, signal.SIGSTOP)
-    fleet.process.send_signal(signal.SIGTERM)
-    fleet.until("stopping")
-    fleet.process.send_signal(signal.SIGTERM)
-    assert fleet.until("stopped")["exit_code"] == 130
-    assert fleet.process.wait(timeout=20) == 130
+    small_fleet.process.send_signal(signal.SIGTERM)
+    small_fleet.until("stopping")
+    small_fleet.process.send_signal(signal.SIGTERM)
+    assert small_fleet.until("stopped")["exit_code"] == 130
+    assert small_fleet.process.wait(timeout=20) == 130
     assert gone(family)
 
 

@@ -98,7 +98,7 @@ def requests(directory: Path) -> list[GenerateTokens]:
     return [corrector.encode(sentence).request() for sentence in SENTENCES]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
     """On a busy machine threads wait for each other longer than they work."""
     before = torch.get_num_threads()
@@ -116,11 +116,23 @@ def answers(
     return [delivered[index] for index in range(len(requests))]
 
 
+@pytest.fixture(scope="module")
+def more_requests(directory: Path, requests: list[GenerateTokens]) -> list[GenerateTokens]:
+    corrector = Corrector.load(directory)
+    return requests + [corrector.encode(sentence).request() for sentence in sentences(40)]
+
+
+@pytest.fixture(scope="module")
+def drafted(directory: Path, more_requests: list[GenerateTokens]) -> list[GeneratedTokens]:
+    """The answers in float32 with drafts."""
+    return answers(directory, Precision.FLOAT32, more_requests)
+
+
 @pytest.mark.slow
 def test_float32_answers_equal_those_of_transformers_token_for_token(
-    directory: Path, model: Any, requests: list[GenerateTokens]
+    model: Any, requests: list[GenerateTokens], drafted: list[GeneratedTokens]
 ) -> None:
-    made = answers(directory, Precision.FLOAT32, requests)
+    made = drafted[: len(requests)]
     same = [assert_greedy(model, request, answer) for request, answer in zip(requests, made, strict=True)]
     assert sum(same) >= 50
     assert sum(answer.finish is Finish.STOP for answer in made) >= 50
@@ -128,12 +140,10 @@ def test_float32_answers_equal_those_of_transformers_token_for_token(
 
 @pytest.mark.slow
 def test_drafts_change_no_float32_answer_and_save_most_passes(
-    directory: Path, model: Any, requests: list[GenerateTokens]
+    directory: Path, model: Any, more_requests: list[GenerateTokens], drafted: list[GeneratedTokens]
 ) -> None:
-    corrector = Corrector.load(directory)
-    asked = requests + [corrector.encode(sentence).request() for sentence in sentences(80)]
+    asked = more_requests
     plain = answers(directory, Precision.FLOAT32, asked, draft_tokens=0)
-    drafted = answers(directory, Precision.FLOAT32, asked)
     differing = [index for index in range(len(asked)) if plain[index].tokens != drafted[index].tokens]
     for index in differing:
         assert_greedy(model, asked[index], drafted[index])

@@ -16,7 +16,7 @@ from copydesk.inference.engine.native import DRAFT_TOKENS, NativeOptions, Precis
 from tests.fixtures.default_model import default_model_or_skip
 from tests.unit.engine.reference import serve_at_random
 
-COUNT = 40
+COUNT = 24
 WORKLOAD = Path(str(resources.files("copydesk.cli.bench").joinpath("data", "gec-workload.txt")))
 
 pytestmark = pytest.mark.slow

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
-from copydesk.common.bus import Bus
 from tests.fixtures.fake_pod import FakePod
-from tests.fixtures.nats import NatsServer
-from tests.integration.gateway.conftest import Discovery, GatewayProcess, Site, eventually
+from tests.fixtures.nats import running_nats
+from tests.integration.gateway.conftest import GatewayProcess, Site, eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 JSON = "Content-Type: application/json\r\n"
 GOOD = b'{"text": "She go out."}'
@@ -77,25 +80,32 @@ class Front:
         return await connection.answer()
 
 
-@pytest.fixture
-async def front(site: Site, nats_server: NatsServer) -> AsyncIterator[Front]:
-    pod = await FakePod("a").start()
-    discovery = Discovery(await Bus.connect(nats_server.url, name="test"))
-    discovery.announce(pod.endpoint())
-    gateway = await site.gateway(nats_server.url, body_timeout_ms=400)
-    client = await site.client(gateway)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    """One for all: whatever is sent on a connection must not matter to those who come later."""
+    directory = tmp_path_factory.mktemp("gateway")
+    async with AsyncExitStack() as stack:
+        nats = stack.enter_context(running_nats(directory))
+        site = Site(stack, directory)
+        pod = await FakePod("a").start()
+        stack.push_async_callback(pod.stop)
+        (await site.discovery(nats)).announce(pod.endpoint())
+        gateway = await site.gateway(nats.url, body_timeout_ms=400)
+        client = await site.client(gateway)
 
-    async def ready() -> bool:
-        return (await client.get("/readyz")).status_code == 200
+        async def ready() -> bool:
+            return (await client.get("/readyz")).status_code == 200
 
-    await eventually(ready)
+        await eventually(ready)
+        yield gateway
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def front(gateway: GatewayProcess) -> AsyncIterator[Front]:
     front = Front(gateway, [])
     yield front
     for connection in front.open_connections:
         await connection.close()
-    await discovery.close()
-    await gateway.close()
-    await pod.stop()
 
 
 def post(length: int | None = None, *headers: str, path: str = "/v1/correct", version: str = "1.1") -> str:
@@ -229,8 +239,9 @@ async def test_a_bad_body_has_its_code_on_the_wire(front: Front, body: bytes, co
     assert answer.headers["x-request-id"]
 
 
+@pytest.mark.asyncio(loop_scope="function")
 async def test_an_idle_connection_is_still_answered_after_sigterm_and_then_closed(site: Site) -> None:
-    gateway = await site.gateway("nats://127.0.0.1:1", drain_grace_ms=3_000)
+    gateway = await site.gateway("nats://127.0.0.1:1", drain_grace_ms=1_500)
     connection = Connection(*await asyncio.open_connection("127.0.0.1", gateway.port))
     await connection.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     assert "connection" not in (await connection.answer()).headers

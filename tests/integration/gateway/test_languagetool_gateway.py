@@ -6,20 +6,22 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 import language_tool_python
 import pytest
+import pytest_asyncio
 from language_tool_python.exceptions import LanguageToolError
 
-from copydesk.common.bus import Bus
 from copydesk.common.tasks import CorrectedSentence, Outcome
 from tests.fixtures.fake_pod import FakePod
-from tests.fixtures.nats import NatsServer
-from tests.integration.gateway.conftest import Discovery, GatewayProcess, Site, eventually
+from tests.fixtures.nats import NatsServer, running_nats
+from tests.integration.gateway.conftest import GatewayProcess, Site, eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Returned = TypeVar("Returned")
 
@@ -94,38 +96,56 @@ class Front:
             writer.close()
 
 
-async def started(site: Site, nats: NatsServer, pod: FakePod, **settings: object) -> Front:
-    discovery = Discovery(await Bus.connect(nats.url, name="test"))
-    site._stack.push_async_callback(discovery.close)
-    discovery.announce(pod.endpoint())
-    gateway = await site.gateway(nats.url, **settings)
-    client = await site.client(gateway)
+class House:
+    """A pod and its discovery, for all tests of the module."""
 
-    async def ready() -> bool:
-        return (await client.get("/v2/healthcheck")).status_code == 200
+    def __init__(self, site: Site, nats: NatsServer, pod: FakePod) -> None:
+        self.pod = pod
+        self._site = site
+        self._nats = nats
 
-    await eventually(ready)
-    return Front(gateway, client)
+    async def front(self, **settings: object) -> Front:
+        """Start a gateway that is ready to use the pod."""
+        gateway = await self._site.gateway(self._nats.url, **settings)
+        client = await self._site.client(gateway)
+
+        async def ready() -> bool:
+            return (await client.get("/v2/healthcheck")).status_code == 200
+
+        await eventually(ready)
+        return Front(gateway, client)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    directory = tmp_path_factory.mktemp("house")
+    async with AsyncExitStack() as stack:
+        nats = stack.enter_context(running_nats(directory))
+        site = Site(stack, directory)
+        pod = await FakePod("a", answer=corrected).start()
+        stack.push_async_callback(pod.stop)
+        (await site.discovery(nats)).announce(pod.endpoint())
+        yield House(site, nats, pod)
 
 
 @pytest.fixture
-async def pod() -> AsyncIterator[FakePod]:
-    pod = await FakePod("a", answer=corrected).start()
-    yield pod
-    await pod.stop()
+def pod(house: House) -> FakePod:
+    """The pod, which has received nothing yet."""
+    house.pod.received.clear()
+    return house.pod
 
 
-@pytest.fixture
-async def front(site: Site, nats_server: NatsServer, pod: FakePod) -> Front:
-    return await started(site, nats_server, pod)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def front(house: House) -> Front:
+    return await house.front()
 
 
-@pytest.fixture
-async def keyed(site: Site, nats_server: NatsServer, pod: FakePod, tmp_path: Path) -> Front:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def keyed(house: House, tmp_path_factory: pytest.TempPathFactory) -> Front:
     """A front that asks for an API key."""
-    keys = tmp_path / "keys"
+    keys = tmp_path_factory.mktemp("keyed") / "keys"
     keys.write_text(f"writer:{hashlib.sha256(b'k1').hexdigest()}\n")
-    return await started(site, nats_server, pod, api_keys_file=keys)
+    return await house.front(api_keys_file=keys)
 
 
 async def test_the_real_client_corrects_a_text_with_emoji_in_it(front: Front) -> None:

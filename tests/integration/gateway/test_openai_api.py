@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import openai
 import pytest
+import pytest_asyncio
 from openai.types.chat import ChatCompletionMessageParam
 
 from copydesk.common.rpc import Fault
 from copydesk.common.tasks import GeneratedText, Stopped
-from tests.fixtures.nats import NatsServer
+from tests.fixtures.nats import NatsServer, running_nats
 from tests.fixtures.text_pod import TextPod
-from tests.integration.gateway.conftest import GatewayProcess, Site, eventually
+from tests.integration.gateway.conftest import Discovery, GatewayProcess, Site, eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MODEL = "gec-en"
 TURNS: list[ChatCompletionMessageParam] = [
@@ -24,42 +29,73 @@ TURNS: list[ChatCompletionMessageParam] = [
     {"role": "user", "content": [{"type": "text", "text": "She goes to school."}]},
 ]
 
-Serve = Callable[..., Awaitable[GatewayProcess]]
+
+class House:
+    """Gateways that the tests share, each test with a pod of its own."""
+
+    def __init__(self, site: Site, nats: NatsServer, discovery: Discovery) -> None:
+        self._site = site
+        self._nats = nats
+        self._discovery = discovery
+        self._pods = itertools.count(1)
+
+    async def gateway(self, **settings: object) -> GatewayProcess:
+        """Start a gateway."""
+        return await self._site.gateway(self._nats.url, **settings)
+
+    async def pod(self) -> TextPod:
+        """Start a pod and announce it in the place of the one before."""
+        pod = await TextPod(f"p{next(self._pods)}").start()
+        assert isinstance(pod, TextPod)
+        self._discovery.announce(pod.endpoint())
+        return pod
+
+    async def used(self, pod: TextPod, gateway: GatewayProcess, **headers: str) -> None:
+        """Wait until the gateway uses this pod and no other."""
+        plain = await self._site.client(gateway)
+
+        async def alone() -> bool:
+            pods = (await plain.get("/v1/fleet", headers=headers)).json()["pods"]
+            return [(each["id"], each["eligible"]) for each in pods] == [(pod.name, True)]
+
+        await eventually(alone)
 
 
-@pytest.fixture
-async def pod() -> AsyncIterator[TextPod]:
-    pod = TextPod()
-    await pod.start()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    directory = tmp_path_factory.mktemp("house")
+    async with AsyncExitStack() as stack:
+        nats = stack.enter_context(running_nats(directory))
+        site = Site(stack, directory)
+        yield House(site, nats, await site.discovery(nats))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(house: House) -> GatewayProcess:
+    return await house.gateway()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def pod(house: House) -> AsyncIterator[TextPod]:
+    pod = await house.pod()
     yield pod
     await pod.stop()
 
 
-@pytest.fixture
-def serve(site: Site, nats_server: NatsServer, pod: TextPod) -> Serve:
-    """Start a gateway that is ready to use the pod."""
-
-    async def start(**settings: object) -> GatewayProcess:
-        (await site.discovery(nats_server)).announce(pod.endpoint())
-        gateway = await site.gateway(nats_server.url, **settings)
-        plain = await site.client(gateway)
-
-        async def ready() -> bool:
-            return (await plain.get("/readyz")).status_code == 200
-
-        await eventually(ready)
-        return gateway
-
-    return start
+@pytest_asyncio.fixture(loop_scope="module")
+async def gateway(house: House, standing: GatewayProcess, pod: TextPod) -> GatewayProcess:
+    """A gateway that is ready to use the pod."""
+    await house.used(pod, standing)
+    return standing
 
 
 def client_of(gateway: GatewayProcess, key: str = "none") -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0, timeout=20)
 
 
-@pytest.fixture
-async def client(serve: Serve) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with client_of(await serve()) as client:
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(gateway: GatewayProcess) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with client_of(gateway) as client:
         yield client
 
 
@@ -242,10 +278,11 @@ async def test_the_model_is_listed_and_found(client: openai.AsyncOpenAI) -> None
         await client.models.retrieve("org/model")
 
 
-async def test_a_key_is_asked_for_where_there_are_keys(serve: Serve, tmp_path: Path) -> None:
+async def test_a_key_is_asked_for_where_there_are_keys(house: House, pod: TextPod, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(f"ana:{hashlib.sha256(b'secret').hexdigest()}\n")
-    gateway = await serve(api_keys_file=keys)
+    gateway = await house.gateway(api_keys_file=keys)
+    await house.used(pod, gateway, Authorization="Bearer secret")
     async with client_of(gateway, "secret") as client:
         assert (await client.completions.create(model=MODEL, prompt="Once")).choices[0].text == "Once"
     async with client_of(gateway, "wrong") as client:
@@ -254,9 +291,8 @@ async def test_a_key_is_asked_for_where_there_are_keys(serve: Serve, tmp_path: P
         assert caught.value.code == "invalid_api_key"
 
 
-async def test_a_chunked_body_is_answered_the_same(serve: Serve) -> None:
+async def test_a_chunked_body_is_answered_the_same(gateway: GatewayProcess) -> None:
     """It comes another way, through ASGI."""
-    gateway = await serve()
 
     async def body() -> AsyncIterator[bytes]:
         yield b'{"prompt": "Once '

@@ -15,7 +15,7 @@ from tests.integration.pod.text_client import write
 
 LIMIT_MB = 700
 SLOTS, CONTEXT = 32, 512
-REQUESTS = 3 * SLOTS
+REQUESTS = 2 * SLOTS
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ async def test_a_pod_that_has_corrected_texts_in_all_its_slots_stays_below_the_l
 async def test_a_pod_whose_requests_fill_their_whole_context_stays_below_it_too(pod: RunningPod) -> None:
     channel = await pod.channel()
     await pong_where(channel, is_ready)
-    prompts = [[1000 + (place * slot) % 40_000 for place in range(CONTEXT - 2)] for slot in range(2 * SLOTS)]
+    prompts = [[1000 + (place * slot) % 40_000 for place in range(CONTEXT - 2)] for slot in range(SLOTS)]
     tasks = [GenerateText(TokenPrompt(prompt), max_tokens=2) for prompt in prompts]
     answers = await asyncio.gather(*(write(channel, task, deadline_ms=240_000) for task in tasks))
     assert {answer.text.prompt_tokens for answer in answers} == {CONTEXT - 2}
