@@ -424,6 +424,56 @@ async def test_heads_that_will_not_come_again_or_are_not_hot_are_not_kept(reques
     assert len(hot.path.known) == 0
 
 
+@pytest.mark.parametrize("part", [b"POST /hot HTTP/1.1\r\n", b"\r\n\r\nPOST /hot HTTP/1.1\r\n", b"\r\n\r\n"])
+async def test_a_part_of_a_head_is_not_taken_for_the_head_of_the_request_before(part: bytes) -> None:
+    hot = Hot(echo)
+    for start in (3, 4):  # where a head without its blank line, or one of nothing else, would end
+        hot.send(post(b"a" * (len(part) - start), "Authorization: me"))
+        await turn()
+        heads = len(hot.path.known)
+        hot.send(part)
+        assert len(hot.path.known) == heads
+        hot.send(post(b"{}").removeprefix(b"POST /hot HTTP/1.1\r\n") if part.endswith(b"1.1\r\n") else post(b"{}"))
+        await turn()
+    assert hot.wire.statuses == [200] * 4
+    assert [exchange.client for exchange in hot.taken] == ["me", "", "me", ""]
+
+
+class BusySeat:
+    """A seat whose lane has a request, until more comes: then that is handed back."""
+
+    def __init__(self, hot: Hot, request: bytes) -> None:
+        self.stirred = False
+        self._hot = hot
+        self._request = request
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._request)
+
+    def take(self, data: bytes) -> bool:
+        self.recall()
+        return False
+
+    def recall(self) -> None:
+        request, self._request = self._request, b""
+        if request:
+            self._hot.connection.resume(request)
+
+    def close(self) -> None:
+        self._request = b""
+
+
+async def test_a_request_of_the_lane_is_answered_first_though_its_client_has_stopped_to_read() -> None:
+    hot = Hot(echo)
+    hot.connection._seat = BusySeat(hot, post(b"1"))
+    hot.connection.pause_writing()
+    hot.send(post(b"2"))
+    hot.connection.resume_writing()
+    await turn()
+    assert [exchange.body for exchange in hot.taken] == [b"1", b"2"]
+
+
 async def test_heads_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("copydesk.gateway.http.known.MOST_HEADS", 5)
     hot = Hot(echo)
