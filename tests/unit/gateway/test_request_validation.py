@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -120,6 +121,23 @@ def test_characters_are_counted_not_bytes() -> None:
 def test_an_unknown_model_is_not_found() -> None:
     error = refusal(b'{"text": "a", "model": "gpt"}')
     assert (error.status, error.code, error.param) == (404, "model_not_found", "model")
+
+
+def test_a_body_that_does_not_decode_takes_memory_of_the_order_of_its_size() -> None:
+    body = b'{"text": NaN, "%b": [%b0]}' % (b"a" * 20_000, b"0, " * 10_000)
+    tracemalloc.start()
+    try:
+        assert refusal(body).status == 400
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * len(body)
+
+
+def test_a_long_place_of_what_is_no_unicode_is_told_in_part() -> None:
+    body = b'{"text": NaN, "%b": [{"a": [1, "\\ud800"]}]}'
+    assert refusal(body % b"b").param == "b[0].a[1]"
+    assert refusal(body % (b"b" * 5_000)).param == "b" * 200
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")))

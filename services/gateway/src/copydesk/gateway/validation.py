@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -23,6 +23,9 @@ DEADLINE_HEADER = "X-Request-Deadline-Ms"
 PRIORITY_HEADER = "X-Request-Priority"
 MOST_MS = 10**15 - 1
 
+SHOWN = 200
+"""Characters of a decoder's message, or of a place in a request, that are passed on: they may be the client's."""
+
 AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 """Where msgspec puts the place of what is wrong in its messages."""
 
@@ -36,6 +39,8 @@ _ENGLISH = re.compile(r"auto|en([-_][a-z0-9]{1,8})*", re.IGNORECASE)
 
 _FIELDS = "text, texts, model, priority and language"
 _PRIORITIES = {"interactive": Priority.INTERACTIVE, "batch": Priority.BATCH}
+
+_Step = str | int
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -146,26 +151,39 @@ def undecodable(body: bytes, error: Exception) -> ApiError:
         lenient = json.loads(body.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
         return bad_request("invalid_json", f"The body is not valid JSON: {error}.")
-    for path, value in _strings(lenient):
+    for steps, value in _strings(lenient):
         if _SURROGATE.search(value) is not None:
-            return _no_unicode(path)
+            return _no_unicode(_place(steps)[:SHOWN] or None)
     return bad_request("invalid_json", f"The body is not valid JSON: {error}.")
 
 
-def _strings(value: object) -> Iterator[tuple[str | None, str]]:
-    """Yield the strings in what stands in a request, keys included, each with its place."""
-    waiting = [("", value)]
-    while waiting:
-        place, found = waiting.pop()
-        inner: list[tuple[str, object]] = []
-        if isinstance(found, str):
-            yield place or None, found
-        elif isinstance(found, list):
-            inner = [(f"{place}[{index}]", item) for index, item in enumerate(found)]
-        elif isinstance(found, dict):
-            yield from ((place or None, name) for name in found)
-            inner = [(f"{place}.{name}".removeprefix("."), member) for name, member in found.items()]
-        waiting += reversed(inner)
+def _strings(value: object) -> Iterator[tuple[Sequence[_Step], str]]:
+    """Yield the strings in what stands in a request, keys included, each with the steps to it, until the next.
+
+    Steps, and not places: a long name around a long list would be written out for each item of the list.
+    """
+    steps: list[_Step] = []
+    entered: list[Iterator[tuple[_Step, object]]] = []
+    while True:
+        if isinstance(value, str):
+            yield steps, value
+        elif isinstance(value, list):
+            steps.append(0)
+            entered.append(enumerate(value))
+        elif isinstance(value, dict):
+            yield from ((steps, name) for name in value)
+            steps.append("")
+            entered.append(iter(value.items()))
+        while entered and (following := next(entered[-1], None)) is None:
+            entered.pop()
+            steps.pop()
+        if not entered or following is None:
+            return
+        steps[-1], value = following
+
+
+def _place(steps: Sequence[_Step]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _no_priority(param: str) -> ApiError:

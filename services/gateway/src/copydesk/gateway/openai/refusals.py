@@ -10,10 +10,7 @@ from collections.abc import Mapping
 
 from copydesk.gateway import faults
 from copydesk.gateway.faults import ApiError, PodRefusalError, bad_request
-from copydesk.gateway.validation import AT
-
-SHOWN = 200
-"""Characters of a decoder's message that are passed on: it may quote what the client sent."""
+from copydesk.gateway.validation import AT, SHOWN
 
 UNSUPPORTED: Mapping[str, str] = {
     "audio": "answers are text",
