@@ -45,6 +45,19 @@ def test_in_flight_is_what_was_started_and_not_finished_under_any_interleaving(s
         assert ledger.silent(now) >= 0.0
 
 
+@pytest.mark.parametrize("number", [-(2**63), -1, 2**31, 2**64 - 1])
+def test_a_pod_cannot_say_more_of_itself_than_there_can_be(number: int) -> None:
+    ledger = Ledger()
+    ledger.hear(number, number, number, 0.0)
+    assert ledger.load is not None
+    assert 0 <= ledger.load.running <= 2**30
+    assert 0 <= ledger.load.queued <= 2**30
+    assert 1 <= ledger.capacity <= 2**30
+    assert 0 <= ledger.outstanding(0.0) <= 2**31
+    ledger.restart(number)
+    assert 1 <= ledger.capacity <= 2**30
+
+
 def test_a_load_counts_with_what_was_sent_since() -> None:
     ledger = Ledger()
     ledger.hear(4, 2, 8, 0.0)

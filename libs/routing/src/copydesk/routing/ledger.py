@@ -19,6 +19,10 @@ NEWS_SECONDS = 0.2
 FULL = 2
 """How many times over a pod counts as full that has refused work: it gets more only if all others are fuller."""
 
+MOST_HEARD = 1 << 30
+"""What a pod says of itself is cut to between 0 and this: beyond are no numbers of requests, only mistakes, and a
+ledger may be kept where no number is larger than 2**63."""
+
 ERROR_FLOOR_MS = 1_000.0
 ERROR_CEILING_MS = 30_000.0
 
@@ -154,6 +158,8 @@ class LedgerRules:
 
     def hear(self, running: int, queued: int, capacity: int, now: float) -> None:
         """Take in the load that a pod told; what was sent before it is part of it."""
+        if not 0 <= running | queued | capacity < MOST_HEARD:
+            running, queued, capacity = _possible(running), _possible(queued), _possible(capacity)
         self._heard = running + queued
         self._queued = queued
         self._capacity = capacity if capacity > 1 else 1
@@ -163,7 +169,7 @@ class LedgerRules:
     def restart(self, capacity: int) -> None:
         """A fresh connection to a pod that runs `capacity` requests at once: what was heard before is void."""
         self._heard_at = -inf
-        self._capacity = max(1, capacity)
+        self._capacity = max(1, _possible(capacity))
         self._sent_since_load = 0
 
     @property
@@ -297,3 +303,7 @@ class Ledger(LedgerRules):
 
     def __init__(self, *, tau: float = ewma.TAU_SECONDS, load_valid: float = LOAD_VALID_SECONDS) -> None:
         self.reset(tau=tau, load_valid=load_valid)
+
+
+def _possible(number: int) -> int:
+    return min(max(number, 0), MOST_HEARD)
