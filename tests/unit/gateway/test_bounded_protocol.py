@@ -47,13 +47,20 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
-        self.closed = False
+        self.unread = 0
+        self.closed = self.aborted = False
 
     def write(self, data: Any) -> None:
         self.written += data
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def is_closing(self) -> bool:
         return self.closed
@@ -103,6 +110,43 @@ async def test_a_connection_on_which_nothing_comes_is_closed_as_an_idle_one(serv
     assert not served.wire.closed
     served.clock.advance(1)
     assert served.wire.closed
+
+
+async def test_a_client_that_reads_nothing_of_its_answers_is_cut_off(served: Served) -> None:
+    served.wire.unread = 1_000_000
+    served.clock.advance(KEEP_ALIVE_SECONDS)
+    assert not served.wire.closed
+    served.clock.advance(KEEP_ALIVE_SECONDS)
+    assert served.wire.aborted
+
+
+async def test_a_client_that_reads_slowly_is_given_time(served: Served) -> None:
+    for left in (3, 2, 1):
+        served.wire.unread = left
+        served.clock.advance(KEEP_ALIVE_SECONDS)
+        assert not served.wire.closed
+    served.wire.unread = 0
+    served.clock.advance(KEEP_ALIVE_SECONDS)
+    assert served.wire.closed
+    assert not served.wire.aborted
+
+
+async def test_one_that_does_not_read_is_cut_off_though_its_connection_is_being_closed(served: Served) -> None:
+    served.wire.unread = 1_000_000
+    served.wire.close()
+    served.clock.advance(KEEP_ALIVE_SECONDS)
+    served.clock.advance(KEEP_ALIVE_SECONDS)
+    assert served.wire.aborted
+
+
+async def test_one_that_does_not_read_is_cut_off_though_its_answer_goes_on(served: Served) -> None:
+    served.protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    served.wire.unread = 1_000_000
+    for _ in range(2):
+        assert not served.wire.closed
+        served.clock.advance(KEEP_ALIVE_SECONDS)
+    assert served.wire.aborted
+    served.answer.set()
 
 
 async def test_the_head_behind_a_slow_answer_is_given_time(served: Served) -> None:

@@ -197,12 +197,12 @@ class HotProtocol(BoundedProtocol):
     def _is_free(self) -> bool:
         return self._active is None and not (self.pipeline or self._closing or self.flow.write_paused)
 
-    def _is_idle(self) -> bool:
+    def _is_quiet(self) -> bool:
         seat = self._seat
         if seat is not None and (seat.busy or seat.stirred):
             seat.stirred = False
             return False
-        return super()._is_idle()
+        return super()._is_quiet()
 
     def _part(self) -> None:
         self.flush()

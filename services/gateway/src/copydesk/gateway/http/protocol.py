@@ -57,6 +57,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._stirred = False
+        self._unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection."""
@@ -230,15 +231,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._on_idle_timer)
 
     def _on_idle_timer(self) -> None:
-        if self._is_idle():
-            self.timeout_keep_alive_handler()
-            return
-        self._stirred = False
-        self._watch_idleness()
+        """See whether to go on with this connection.
 
-    def _is_idle(self) -> bool:
-        """Whether nothing has come since the last look, and nothing is underway."""
-        return not self._stirred and self._active is None
+        A client that reads nothing of its answers for as long is taken for gone. To close in an orderly way would
+        be to wait for it.
+        """
+        unread, before = self.transport.get_write_buffer_size(), self._unread
+        self._unread = unread
+        quiet = self._is_quiet()
+        if quiet and unread and unread == before:
+            _log.warning("client_does_not_read", unread=unread)
+            self.transport.abort()
+        elif quiet and not unread and self._active is None:
+            self.timeout_keep_alive_handler()
+        else:
+            self._stirred = False
+            self._watch_idleness()
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing has come since the last look, and no answer was completed."""
+        return not self._stirred
 
     def _stop_timers(self) -> None:
         for timer in (self._head_timer, self._idle_timer):
