@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -30,11 +30,13 @@ from copydesk.common.tasks import (
 )
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http_pod.channel import HttpChannel
+from copydesk.gateway.http_pod.connection import HttpConnection
 from copydesk.gateway.http_pod.questions import corrected, question
 from copydesk.gateway.http_pod.readers import EventReader, Unreadable, WholeReader, refusal
 from copydesk.gateway.service import Gateway
 from tests.fixtures.openai_server import OpenAiServer
 from tests.unit.gateway.conftest import Desk, eventually, snapshot
+from tests.unit.gateway.wire import Wire
 
 
 @pytest.fixture
@@ -77,6 +79,28 @@ class Ask:
         response = await self.response
         assert response.fault is not None
         return response.status, response.fault.code
+
+
+class Heard:
+    """Whoever asked on a connection; `then` is what it does when its answer is complete."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.ended = 0
+        self.then: Callable[[], object] = lambda: None
+
+    def on_head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        del status, headers
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_complete(self) -> None:
+        self.ended += 1
+        self.then()
+
+    def on_lost(self, *, begun: bool) -> None:
+        del begun
 
 
 def text(prompt: str, **parameters: Any) -> GenerateText:
@@ -289,6 +313,21 @@ async def test_an_answer_that_nobody_asked_for_is_nobody_elses(server: OpenAiSer
     server.behaviour = "repeat"
     for number in range(3):
         assert (await Ask(channel, text(f"Number {number}")).answer()).text == f"Number {number}"
+
+
+async def test_a_second_answer_at_once_is_not_that_of_the_request_which_the_first_lets_in() -> None:
+    transport = Wire()
+    made = HttpConnection(lambda connection: None)
+    made.connection_made(transport)
+    first, second = Heard(), Heard()
+    first.then = lambda: made.ask(b"second", second) if made.open else None
+    made.ask(b"first", first)
+    made.data_received(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2"
+    )
+    assert (first.body, first.ended) == (b"1", 1)
+    assert (second.body, second.ended) == (b"", 0)
+    assert transport.aborted
 
 
 async def test_back_pressure_says_when_to_return(server: OpenAiServer, channel: HttpChannel) -> None:

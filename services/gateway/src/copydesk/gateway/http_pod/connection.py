@@ -46,8 +46,9 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._listener: Listener | None = None
         self._headers: dict[bytes, bytes] = {}
-        self._begun = False
+        self._begun = self._keeps = False
         self._bytes = 0
+        self._answered: Listener | None = None
 
     @property
     def open(self) -> bool:
@@ -91,6 +92,9 @@ class HttpConnection(asyncio.Protocol):
         if self._bytes > MAX_ANSWER_BYTES and self._listener is not None:
             _log.warning("http_answer_too_large", limit=MAX_ANSWER_BYTES)
             self._give_up()
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            self._pass_on(answered)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
@@ -116,17 +120,23 @@ class HttpConnection(asyncio.Protocol):
             self._listener.on_body(body)
 
     def on_message_complete(self) -> None:
-        """The answer is complete, unless it was an informational one."""
+        """The answer is complete, unless it was an informational one.
+
+        Only when all that has come is read the connection is free, and whoever asked is told: else the next
+        request on it would get what may stand behind this answer.
+        """
         if not self._begun:
             return
-        listener, self._listener = self._listener, None
+        self._answered, self._listener = self._listener, None
         self._begun = False
-        if self._parser.should_keep_alive() and self.open:
+        self._keeps = self._parser.should_keep_alive()
+
+    def _pass_on(self, answered: Listener) -> None:
+        if self._keeps and self.open:
             self._on_free(self)
         elif self._transport is not None:
             self._transport.close()
-        if listener is not None:
-            listener.on_complete()
+        answered.on_complete()
 
     def _give_up(self) -> None:
         listener = self._listener
