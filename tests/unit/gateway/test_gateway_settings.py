@@ -28,6 +28,13 @@ def test_the_environment_is_read_under_its_prefix(monkeypatch: pytest.MonkeyPatc
         ("LOG_LEVEL", "loud"),
         ("CORE", "c"),
         ("DEADLINE_MS", "0"),
+        ("DEADLINE_MS", "100000000000000000000"),
+        ("KEEPALIVE_MS", "99999999999999"),
+        ("MAX_BODY_BYTES", "10000000000000000000"),
+        ("MAX_SENTENCE_CHARACTERS", "10000000000000000000"),
+        ("OVERCOMMIT", "inf"),
+        ("OVERCOMMIT", "nan"),
+        ("RETRY_FLOOR", "nan"),
     ],
 )
 def test_a_bad_value_is_named_and_ends_the_process(

@@ -19,6 +19,12 @@ from copydesk.gateway.limits import Limits
 from copydesk.gateway.redis_link import redis_url as usable_redis_url
 from copydesk.routing import OutlierRules
 
+LONGEST_MS = 86_400_000
+"""The most milliseconds of any setting, a day: beyond it is a slip of the keyboard, and at some point no timer."""
+
+MOST = 1_000_000_000
+"""The most of anything that is counted. It is far beyond use; what is larger would end in the middle of work."""
+
 
 class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     """Everything that can be set, each with its unit and the reason for its default."""
@@ -57,68 +63,84 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     deadline_ms: int = Field(
         default=60_000,
         ge=1,
+        le=LONGEST_MS,
         description="milliseconds a request may take unless it says so itself; what HTTP clients wait",
     )
     max_deadline_ms: int = Field(
         default=600_000,
         ge=1,
+        le=LONGEST_MS,
         description="most milliseconds a request may ask for; ten minutes, so that none holds on for ever",
     )
     max_body_bytes: int = Field(
         default=256 * 1024,
         ge=1024,
+        le=MOST,
         description="most bytes of a body; 20,000 characters fit even when all are escaped",
     )
     max_characters: int = Field(
         default=20_000,
         ge=1,
+        le=MOST,
         description="most characters in all texts of a request; about 200 sentences, some seconds' work",
     )
     max_texts: int = Field(
-        default=256, ge=1, description="most texts of a request; about one a sentence within the characters"
+        default=256,
+        ge=1,
+        le=MOST,
+        description="most texts of a request; about one a sentence within the characters",
     )
     max_sentence_characters: int = Field(
         default=500,
         ge=16,
+        le=MOST,
         description="characters after which a sentence is cut; the model was trained on sentences, not pages",
     )
     request_concurrency: int = Field(
         default=32,
         ge=1,
+        le=MOST,
         description="most sentences of one request in flight; fills a pod's batch, leaves room for others",
     )
     body_timeout_ms: int = Field(
         default=10_000,
         ge=1,
+        le=LONGEST_MS,
         description="milliseconds for a body to arrive; 256 KiB in that time is a slow modem's pace",
     )
     endpoint_wait_ms: int = Field(
         default=1_000,
         ge=0,
+        le=LONGEST_MS,
         description="milliseconds to wait for a ready pod before 503; covers a reconnect, not a cold start",
     )
     connect_timeout_ms: int = Field(
-        default=2_000, ge=1, description="milliseconds to connect to a pod; far above any LAN's"
+        default=2_000, ge=1, le=LONGEST_MS, description="milliseconds to connect to a pod; far above any LAN's"
     )
     keepalive_ms: int = Field(
         default=1_000,
         ge=10,
+        le=LONGEST_MS,
         description="milliseconds without an answer after which a pod is pinged; keeps its load fresh (3 s)",
     )
     keepalive_timeout_ms: int = Field(
         default=5_000,
         ge=10,
+        le=LONGEST_MS,
         description="milliseconds for a ping's answer before the connection counts as lost; machines stall",
     )
     retry_ratio: float = Field(
         default=0.1,
         ge=0,
         le=1,
+        allow_inf_nan=False,
         description="retries allowed as a share of requests; more would double an overload",
     )
     retry_floor: float = Field(
         default=10.0,
         ge=0,
+        le=MOST,
+        allow_inf_nan=False,
         description="retries a second allowed on top; a quiet gateway must be able to retry at all",
     )
     identity: str = Field(
@@ -133,43 +155,53 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     aperture: int = Field(
         default=32,
         ge=1,
+        le=MOST,
         description="most pods this process connects to; each connection costs, and 32 balance as well as all",
     )
     zone_spillover: float = Field(
         default=1.5,
         ge=1,
+        le=MOST,
+        allow_inf_nan=False,
         description="how many times busier than other zones' pods those of this zone may be before others are "
         "used; another zone costs a millisecond, a busy pod half a request",
     )
     slow_start_ms: int = Field(
         default=10_000,
         ge=0,
+        le=LONGEST_MS,
         description="milliseconds until a new pod gets its full share; caches fill within seconds of use",
     )
     eject_failures: int = Field(
         default=5,
         ge=1,
+        le=MOST,
         description="failures in a row that eject a pod; five are no accident, and back-pressure is none",
     )
     eject_silence_ms: int = Field(
         default=500,
         ge=10,
+        le=LONGEST_MS,
         description="milliseconds without any answer, while others answer, that eject a pod; a hang must show "
         "within two seconds. Twice the fleet's P99 where that is more",
     )
     eject_latency_ratio: float = Field(
         default=5.0,
         gt=1,
+        le=MOST,
+        allow_inf_nan=False,
         description="times the fleet's median latency that eject a pod; up to that it is enough that it gets less",
     )
     eject_ms: int = Field(
         default=2_000,
         ge=1,
+        le=LONGEST_MS,
         description="milliseconds of the first ejection, doubled with each further one; a restart's time",
     )
     eject_max_ms: int = Field(
         default=60_000,
         ge=1,
+        le=LONGEST_MS,
         description="most milliseconds of an ejection; a pod that has recovered must not be lost for long",
     )
     hedge: bool = Field(
@@ -180,11 +212,14 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     overcommit: float = Field(
         default=1.25,
         ge=1,
+        le=1_000,
+        allow_inf_nan=False,
         description="sentences at the pods as a multiple of what they run at once; some more, so that none idles",
     )
     queue: int = Field(
         default=512,
         ge=0,
+        le=MOST,
         description="most sentences that wait here when the pods are full, the rest is refused, batch work first; "
         "some seconds' work of a small fleet",
     )
@@ -195,12 +230,14 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     api_keys_refresh_ms: int = Field(
         default=2_000,
         ge=10,
+        le=LONGEST_MS,
         description="milliseconds between looks at the keys; how long a new one waits and a removed one lives on",
     )
     limit_requests_per_second: float | None = Field(
         default=None,
         ge=0.001,
         le=100_000,
+        allow_inf_nan=False,
         description="requests a second that a key may make on average unless it says so itself; none: any number",
     )
     limit_burst: int | None = Field(
@@ -228,6 +265,7 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     redis_timeout_ms: int = Field(
         default=100,
         ge=1,
+        le=LONGEST_MS,
         description="milliseconds that Redis may take; a tenth of the second within which people want an answer",
     )
     redis_lost: Literal["open", "closed"] = Field(
@@ -254,21 +292,25 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     cache_bytes: int = Field(
         default=64 * 1024 * 1024,
         ge=0,
+        le=1_000 * MOST,
         description="most bytes of memory for remembered corrections; about 150,000 sentences. 0: Redis only",
     )
     cache_ttl_s: int = Field(
         default=86_400,
         ge=1,
+        le=MOST,
         description="seconds for which Redis keeps a correction; a day, since people come back to a text",
     )
     drain_grace_ms: int = Field(
         default=250,
         ge=0,
+        le=LONGEST_MS,
         description="milliseconds of answering idle connections with 'close' after SIGTERM, before closing them",
     )
     shutdown_timeout_ms: int = Field(
         default=60_000,
         ge=0,
+        le=LONGEST_MS,
         description="milliseconds to finish accepted requests after SIGTERM; the default deadline",
     )
 
