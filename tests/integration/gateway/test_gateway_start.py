@@ -36,6 +36,13 @@ async def test_a_port_that_is_taken_is_one_line_and_status_2(site: Site) -> None
         line = await refusal(site, port=port)
     assert f"127.0.0.1:{port}" in line
     assert "in use" in line
+    assert "COPYDESK_GATEWAY_PORT" in line
+
+
+async def test_a_host_that_is_no_name_is_one_line_and_status_2(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"web:{hashlib.sha256(b'k1').hexdigest()}\n")
+    assert "COPYDESK_GATEWAY_HOST" in await refusal(site, host="a..b", api_keys_file=file)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -56,11 +63,14 @@ async def test_a_bad_setting_is_one_line_and_status_2(site: Site) -> None:
 
 
 async def test_a_missing_file_of_keys_is_one_line_and_status_2(site: Site, tmp_path: Path) -> None:
-    assert "nowhere" in await refusal(site, api_keys_file=tmp_path / "nowhere")
+    line = await refusal(site, api_keys_file=tmp_path / "nowhere")
+    assert "nowhere" in line
+    assert "COPYDESK_GATEWAY_API_KEYS_FILE" in line
 
 
 async def test_a_nats_address_that_is_none_is_one_line_and_status_2(site: Site) -> None:
     gateway = site.unstarted(nats_url="http//x")
     await gateway.spawn()
     assert await gateway.ended() == 2
-    assert len(gateway.log().splitlines()) == 1
+    (line,) = gateway.log().splitlines()
+    assert "COPYDESK_GATEWAY_NATS_URL" in line

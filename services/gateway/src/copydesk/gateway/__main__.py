@@ -28,6 +28,12 @@ NEW_OBJECTS = 20_000
 dozen for as long as it is underway, and leaves no cycle behind: by default, 700, the looking takes a tenth of all
 time."""
 
+_SETTINGS: dict[type[Exception], tuple[str, ...]] = {
+    BusUrlError: ("nats_url",),
+    KeysFileError: ("api_keys_file",),
+    ListenError: ("host", "port"),
+}
+
 _log = get_logger(__name__)
 
 
@@ -42,11 +48,18 @@ def main() -> int:
         listener = listen(settings.host, settings.port)
         run(_serve(settings, keys, listener, native))
     except (CompiledLibraryError, ListenError, KeysFileError, BusUrlError, _OpenToAllError) as error:
-        print(f"copydesk.gateway: {error}", file=sys.stderr)
+        print(f"copydesk.gateway: {error}{_whence(error)}", file=sys.stderr)
         return EXIT_REFUSED
     finally:
         tracing.close()
     return 0
+
+
+def _whence(error: Exception) -> str:
+    """Say which settings may be wrong, where the error does not."""
+    fields = next((fields for kind, fields in _SETTINGS.items() if isinstance(error, kind)), ())
+    names = " and ".join(variable_name(GatewaySettings, field) for field in fields)
+    return f" (see {names})" if names else ""
 
 
 class _OpenToAllError(Exception):

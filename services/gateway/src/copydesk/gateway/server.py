@@ -40,6 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise ListenError(host, port, error.strerror or str(error)) from error
+    except UnicodeError:  # of the resolver
+        raise ListenError(host, port, "this can be no name of a machine") from None
 
 
 class Server(uvicorn.Server):
