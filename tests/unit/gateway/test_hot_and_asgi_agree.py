@@ -95,6 +95,17 @@ async def test_both_ways_give_the_same_answer(ways: Ways) -> None:
         assert essence(hot) == essence(cold), case
 
 
+@pytest.mark.parametrize(("keys", "status"), [(("k1", "k2"), 401), (("k2", "k1"), 200)])
+async def test_both_ways_take_the_same_of_two_keys(ways: Ways, keys: tuple[str, str], status: int) -> None:
+    headers = [("Content-Type", "application/json"), *(("Authorization", f"Bearer {key}") for key in keys)]
+    for client in (ways.hot, ways.cold):
+        del client.headers["Authorization"]
+        answer = await client.post("/v1/correct", content=b'{"text": "She go out."}', headers=headers)
+        assert answer.status_code == status
+    check = await ways.cold.post("/v2/check", content=b"text=a&language=auto", headers=headers[1:])
+    assert check.status_code == status
+
+
 async def test_both_ways_tell_the_same_of_a_failing_pod(ways: Ways) -> None:
     for behaviour, status in BEHAVIOURS.items():
         ways.pod.behaviour = behaviour

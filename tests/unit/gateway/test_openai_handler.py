@@ -12,7 +12,8 @@ from copydesk.common.rpc import Fault, Status
 from copydesk.common.tasks import ChatPrompt, GeneratedText, Stopped, TextPrompt
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.exchange import Handler
-from copydesk.gateway.openai.handler import CHAT_COMPLETIONS, COMPLETIONS, handlers
+from copydesk.gateway.openai.handler import handlers
+from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.service import Gateway
 from tests.fixtures.text_pod import TextPod
 from tests.fixtures.wire import JSON_HEADERS, Wire

@@ -106,7 +106,7 @@ def _gatekeeper(gateway: Gateway, keys: KeyRing | None) -> Gatekeeper:
 
 def _require_key(gatekeeper: Gatekeeper) -> Any:
     async def require_key(request: Request) -> None:
-        request.state.key_name = gatekeeper.check(request.headers.get("authorization"))
+        request.state.key_name = gatekeeper.authorize(dict(request.scope["headers"]))
 
     return require_key
 

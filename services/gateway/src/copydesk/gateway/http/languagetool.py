@@ -120,10 +120,10 @@ def _add_facts(router: APIRouter, gateway: Gateway) -> None:
 
 def _client(gatekeeper: Gatekeeper, request: Request, fields: Fields) -> str:
     """Take a key from the header, else from the field that LanguageTool's clients send; raises `ApiError` 401."""
-    authorization = request.headers.get("authorization")
-    if authorization is None and fields.get("apiKey"):
-        authorization = f"Bearer {fields['apiKey']}"
-    return gatekeeper.check(authorization)
+    headers = dict(request.scope["headers"])
+    if b"authorization" not in headers and fields.get("apiKey"):
+        return gatekeeper.check(f"Bearer {fields['apiKey']}")
+    return gatekeeper.authorize(headers)
 
 
 async def _correct(
