@@ -38,6 +38,9 @@ static const char TEXT[] =
     "The committee has decided that the results, which were published last week, are correct, and that nobody needs to "
     "go through all of them again before the next meeting takes place in the spring of the following year.";
 
+static const char CORRECTED[] =
+    "The committee has decided that the results, which were published last week, are correct.";
+
 static char http_answer[2048];
 static size_t http_answer_length;
 static char http_info[1024];
@@ -136,10 +139,9 @@ static void answer_request(Connection *c, const uint8_t *id) {
     frame_byte(0x00);
     frame_load();
     if (*tag == 0xa7) { /* correct */
-        const uint8_t *text = tag + 8;
         frame_byte(0x95);
         frame_text("corrected");
-        frame_bytes(text, value_length(text));
+        frame_text(CORRECTED);
         frame_text("corrected");
         frame_byte(50);
         frame_byte(50);
