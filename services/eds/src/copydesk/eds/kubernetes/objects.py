@@ -69,7 +69,7 @@ class ObjectReference(Wire, frozen=True):
 class SliceEndpoint(Wire, frozen=True):
     """One backend. Only the first of its addresses has a meaning."""
 
-    addresses: tuple[str, ...] = ()
+    addresses: tuple[str, ...] | None = None
     conditions: Conditions | None = None
     target_ref: ObjectReference | None = None
     node_name: str | None = None
