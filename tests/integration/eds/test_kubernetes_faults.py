@@ -249,6 +249,31 @@ async def test_an_endless_line_is_not_taken_in(
         await until(lambda: (SLICES, "nonsense") in stated.relisted)
 
 
+@pytest.mark.parametrize("word", ["BOOKMARK", "ADDED"])
+async def test_a_store_that_was_put_back_amid_a_watch_is_listed_anew_at_once(
+    server: FaultyServer, tmp_path: Path, word: str
+) -> None:
+    async def put_back(request: Request) -> None:
+        request.chunks()
+        request.event(word, slice_of("c", version=30, name="s3"))
+        await hang(request)
+
+    server.lists[SLICES] = [listing(50, slice_of("a")), listing(31, slice_of("b"))]
+    server.watches[SLICES] = [put_back, quiet]
+    async with following(server.config(tmp_path / "config")) as stated:
+        await stated.until(b="ready")
+        assert (SLICES, "expired") in stated.relisted
+        assert stated.failed == []
+
+
+async def test_one_endpoint_without_addresses_hides_no_other(server: FaultyServer, tmp_path: Path) -> None:
+    broken = slice_of("b", name="s2")
+    broken["endpoints"] = [{"addresses": None}, {}]
+    server.lists[SLICES] = [listing(2, slice_of("a"), broken)]
+    async with following(server.config(tmp_path / "config")) as stated:
+        await stated.until(a="ready")
+
+
 async def test_410_in_the_stream_leads_to_a_list_that_is_compared_with_what_was_known(
     server: FaultyServer, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from copydesk.eds.kubernetes.cluster import Deleted, Listed, Order, Written, key
 from copydesk.eds.kubernetes.course import Course, Ended, next_course
 from copydesk.eds.kubernetes.objects import Bookmark, EndpointSlice, ListMetadata, Service, Status, WatchEvent
 from copydesk.eds.kubernetes.trouble import (
+    ExpiredError,
     KubernetesError,
     NonsenseError,
     Reason,
@@ -97,6 +98,7 @@ class Follower(Generic[T]):
         self._random = random
         self._sleep = sleep
         self._lists = 0
+        self._listed = 0
         self._version = ""
         self._words = 0
         self._sound = False
@@ -137,6 +139,7 @@ class Follower(Generic[T]):
             objects.extend(page.items or ())
         version = _revision(page.metadata.resource_version)
         self._lists += 1
+        self._listed = version
         self._version = str(version)
         self._hear()
         self._audience.learn([Listed((self._lists, version), tuple(objects))])
@@ -187,17 +190,23 @@ class Follower(Generic[T]):
         if event.type == "ERROR":
             raise refusal(decode(event.object, Status))
         if event.type == "BOOKMARK":
-            self._version = str(_revision(decode(event.object, Bookmark).metadata.resource_version))
+            self._advance(_revision(decode(event.object, Bookmark).metadata.resource_version), int(self._version))
             return None
         item = decode(event.object, self._resource.item)
         version = _revision(item.metadata.resource_version)
-        self._version = str(version)
+        self._advance(version, self._listed)
         order: Order = (self._lists, version)
         if event.type in ("ADDED", "MODIFIED"):
             return Written(order, item)
         if event.type == "DELETED":
             return Deleted(order, key_of(item.metadata))
         raise NonsenseError(f"an event of type {event.type!r}")
+
+    def _advance(self, version: int, least: int) -> None:
+        # A watch tells what came after its beginning: the store has been put back to an earlier state meanwhile.
+        if version < least:
+            raise ExpiredError(f"the store is at revision {version}, and was at {least} before")
+        self._version = str(version)
 
     def _hear(self) -> None:
         self._heard = asyncio.get_running_loop().time()
