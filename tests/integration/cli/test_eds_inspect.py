@@ -270,6 +270,9 @@ async def test_a_mistake_is_named(tmp_path: Path) -> None:
     code, out, err = await inspect("--model", "a.b")
     assert (code, out) == (2, "")
     assert "--model: 'a.b' is no valid name" in err
+    code, out, err = await inspect("--file", "pods.yaml")
+    assert (code, out) == (2, "")
+    assert "--file is not for the source nats; add --source static" in err
     assert "is no NATS url" in await refusal(NatsOrigin("http://x", "", ()))
     with pytest.raises(OriginError, match="the static source needs a file; give a good file by --file"):
         SourceOrigin("static", None)
