@@ -266,6 +266,24 @@ async def test_a_store_that_was_put_back_amid_a_watch_is_listed_anew_at_once(
         assert stated.failed == []
 
 
+async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def page(request: Request) -> None:
+        first, many = int(request.params.get("continue", "0")), int(request.params["limit"])
+        slices = [slice_of(pod, name=f"s{pod}") for pod in "abcdef"][first : first + many]
+        rest = {"continue": str(first + many)} if first + many < 6 else {}
+        request.json(200, {"metadata": {"resourceVersion": "2", **rest}, "items": slices})
+
+    monkeypatch.setattr(api, "MAX_ANSWER", 1_000)
+    server.lists[SLICES] = [page]
+    async with following(server.config(tmp_path / "config"), page=8) as stated:
+        await stated.until(**dict.fromkeys("abcdef", "ready"))
+        limits = [params["limit"] for params in server.params["list", SLICES]]
+        assert limits[0] == "8"
+        assert set(limits[1:]) <= {"2", "1"}
+
+
 async def test_one_endpoint_without_addresses_hides_no_other(server: FaultyServer, tmp_path: Path) -> None:
     broken = slice_of("b", name="s2")
     broken["endpoints"] = [{"addresses": None}, {}]

@@ -237,3 +237,18 @@ def test_more_requests_than_a_machine_can_run_are_refused_and_said_briefly(capac
     (problem,) = found.problems
     assert "is more requests than the 1000000" in problem.text
     assert len(problem.text) < 300
+
+
+@pytest.mark.parametrize("name", ["model", "protocol", "port"])
+def test_what_is_wrong_with_a_huge_annotation_is_said_briefly(name: str) -> None:
+    item = service(annotations={f"copydesk/{name}": "x" * 250_000})
+    found = projection([item], [endpoint_slice("s", pod_json())])
+    (problem,) = found.problems
+    assert 20 < len(problem.text) < 300
+
+
+def test_labels_and_annotations_that_nobody_reads_are_not_kept() -> None:
+    item = service(labels={"copydesk/model": "gec", "app": "x"}, annotations={"note": "x" * 250_000})
+    assert item.metadata.labels == {"copydesk/model": "gec"}
+    assert item.metadata.annotations == {}
+    assert endpoint_slice("s").metadata.labels == {"kubernetes.io/service-name": "gec"}

@@ -27,6 +27,7 @@ from copydesk.eds.kubernetes.trouble import (
     KubernetesConfigError,
     NonsenseError,
     RefusedError,
+    TooLargeError,
     UnreachableError,
 )
 
@@ -188,7 +189,7 @@ async def _body(response: httpx2.Response, limit: int) -> bytes:
     async for part in response.aiter_bytes():
         size += len(part)
         if size > limit:
-            raise NonsenseError(f"more than {limit} bytes")
+            raise TooLargeError(limit)
         parts.append(part)
     return b"".join(parts)
 

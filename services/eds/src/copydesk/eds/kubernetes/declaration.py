@@ -28,6 +28,7 @@ IP_FAMILIES = ("IPv4", "IPv6")
 
 # An annotation may have 256 KiB, and what is wrong with it ends in our log.
 LONGEST_QUOTE = 80
+LONGEST_PROBLEM = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +84,4 @@ def _count(text: str) -> int:
 
 
 def _problem(metadata: Metadata, text: str) -> Problem:
-    return Problem("services", f"{metadata.namespace}/{metadata.name}", text)
+    return Problem("services", f"{metadata.namespace}/{metadata.name}", text[:LONGEST_PROBLEM])

@@ -20,6 +20,7 @@ from copydesk.eds.kubernetes.trouble import (
     NonsenseError,
     Reason,
     SilentError,
+    TooLargeError,
     is_denied,
 )
 
@@ -29,6 +30,9 @@ WATCH_SHARE = 0.5
 
 # A watch that lasted this many seconds, or half of what was asked for, was not cut off at once.
 SOUND_SECONDS = 5.0
+
+# A page that is too large to be read is asked for anew with so many times fewer objects.
+PAGE_SHRINKS = 4
 
 T = TypeVar("T", Service, EndpointSlice)
 Word = Listed[T] | Written[T] | Deleted
@@ -97,6 +101,7 @@ class Follower(Generic[T]):
         self._audience: Audience[T] = audience
         self._random = random
         self._sleep = sleep
+        self._page_size = pace.page
         self._lists = 0
         self._listed = 0
         self._version = ""
@@ -145,10 +150,14 @@ class Follower(Generic[T]):
         self._audience.learn([Listed((self._lists, version), tuple(objects))])
 
     async def _page(self, token: str | None) -> Page[T]:
-        params = {"limit": str(self._pace.page), "labelSelector": self._resource.selector}
+        params = {"limit": str(self._page_size), "labelSelector": self._resource.selector}
         if token is not None:
             params["continue"] = token
-        return await self._api.get(self._resource.path, self._resource.page, params)
+        try:
+            return await self._api.get(self._resource.path, self._resource.page, params)
+        except TooLargeError:
+            self._page_size = max(1, self._page_size // PAGE_SHRINKS)
+            raise
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ from copydesk.eds.kubernetes.objects import (
     SliceEndpoint,
     SlicePort,
 )
-from copydesk.eds.roster import Listing
+from copydesk.eds.roster import MAX_PODS, Listing
 
 Group = tuple[Service, tuple[EndpointSlice, ...]]
 """A Service and its slices, by name."""
@@ -158,11 +159,11 @@ def _read(item: EndpointSlice, declared: Declaration) -> Iterator[_Mention | Pro
     name = f"{item.metadata.namespace}/{item.metadata.name}"
     port = _port(item.ports or (), declared.port)
     if port is None:
-        yield Problem("endpointslices", name, f"has no TCP port named {declared.port!r}")
+        yield Problem("endpointslices", name, f"has no TCP port named {declared.port[:LONGEST_QUOTE]!r}")
         return
     family = _family(item.address_type, declared.families)
     for one in item.endpoints:
-        host = _host(one, item.address_type)
+        host = _host(one.addresses[0] if one.addresses else "", item.address_type)
         if host is None:
             shown = str(list(one.addresses or ()))[:LONGEST_QUOTE]
             yield Problem("endpointslices", name, f"has an endpoint without an address: {shown}")
@@ -183,8 +184,8 @@ def _family(address_type: str, families: tuple[str, ...]) -> int:
     return families.index(address_type) if address_type in families else len(families)
 
 
-def _host(one: SliceEndpoint, address_type: str) -> str | None:
-    host = one.addresses[0] if one.addresses else ""
+@lru_cache(maxsize=2 * MAX_PODS)
+def _host(host: str, address_type: str) -> str | None:
     try:
         match address_type:
             case "IPv4":
