@@ -45,6 +45,8 @@ trap 'exit 0' TERM INT
 random() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 [[ -s $tokens ]] || printf '%s,admin,admin,"system:masters"\n%s,nobody,nobody\n' "$(random)" "$(random)" >"$tokens"
 
+# An etcd that was killed outright leaves its sockets, and would take them for those of another one.
+rm -f etcd:0 peer:0
 # setpriv: should this script be killed outright, the kernel stops the two.
 # etcd names the file of a unix socket by host and port, here `etcd:0` and `peer:0` in WORK_DIR.
 setpriv --pdeathsig TERM "$assets/etcd" --data-dir etcd --unsafe-no-fsync \

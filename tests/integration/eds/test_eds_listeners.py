@@ -15,8 +15,10 @@ from copydesk.common.messages import EndpointsSnapshot
 from copydesk.common.settings import load_settings
 from copydesk.eds.leadership import Alone
 from copydesk.eds.metrics import Metrics
+from copydesk.eds.roster import Listed
 from copydesk.eds.service import OnSnapshot, Service
 from copydesk.eds.settings import EdsSettings, SourceKind
+from copydesk.eds.source import Emit
 from copydesk.eds.sources import make_source
 from tests.fixtures.nats import NatsServer, free_port
 from tests.fixtures.until import until
@@ -31,6 +33,29 @@ class Follower(Alone):
 
     async def start(self, on_change: Callable[[], None]) -> None:
         del on_change
+
+
+class Candidate(Alone):
+    """A replica that writes down when it begins to stand for election."""
+
+    stands = False
+
+    async def start(self, on_change: Callable[[], None]) -> None:
+        del on_change
+        self.stands = True
+
+
+class MuteSource:
+    """A source that says nothing before it is told to."""
+
+    def __init__(self) -> None:
+        self.emit: Emit | None = None
+
+    async def start(self, emit: Emit) -> None:
+        self.emit = emit
+
+    async def close(self) -> None:
+        pass
 
 
 class Listener:
@@ -100,3 +125,24 @@ async def test_a_listener_that_fails_is_in_nobodys_way(nats_server: NatsServer, 
         assert listener.told == [(1, "a")]
         assert {(snapshot.epoch, snapshot.generation) for snapshot in heard} == {(7, 1)}
     await ear.close()
+
+
+async def test_a_replica_stands_for_election_only_once_it_knows_who_is_there() -> None:
+    candidate, source = Candidate(7), MuteSource()
+    metrics = Metrics(CollectorRegistry())
+    bus = await Bus.connect(f"nats://127.0.0.1:{free_port()}", name="eds")
+    settings = load_settings(EdsSettings, source=SourceKind.KUBERNETES)
+    service = Service(settings, bus, source, metrics, candidate)
+    task = asyncio.create_task(service.run())
+    try:
+        await until(lambda: source.emit is not None and service.turn_age < 0.05)
+        first = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() - service.turn_age > first)
+        assert not candidate.stands
+        assert source.emit is not None
+        source.emit(Listed({}))
+        await until(lambda: candidate.stands)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await bus.close()

@@ -249,6 +249,49 @@ async def test_an_endless_line_is_not_taken_in(
         await until(lambda: (SLICES, "nonsense") in stated.relisted)
 
 
+@pytest.mark.parametrize("word", ["BOOKMARK", "ADDED"])
+async def test_a_store_that_was_put_back_amid_a_watch_is_listed_anew_at_once(
+    server: FaultyServer, tmp_path: Path, word: str
+) -> None:
+    async def put_back(request: Request) -> None:
+        request.chunks()
+        request.event(word, slice_of("c", version=30, name="s3"))
+        await hang(request)
+
+    server.lists[SLICES] = [listing(50, slice_of("a")), listing(31, slice_of("b"))]
+    server.watches[SLICES] = [put_back, quiet]
+    async with following(server.config(tmp_path / "config")) as stated:
+        await stated.until(b="ready")
+        assert (SLICES, "expired") in stated.relisted
+        assert stated.failed == []
+
+
+async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def page(request: Request) -> None:
+        first, many = int(request.params.get("continue", "0")), int(request.params["limit"])
+        slices = [slice_of(pod, name=f"s{pod}") for pod in "abcdef"][first : first + many]
+        rest = {"continue": str(first + many)} if first + many < 6 else {}
+        request.json(200, {"metadata": {"resourceVersion": "2", **rest}, "items": slices})
+
+    monkeypatch.setattr(api, "MAX_ANSWER", 1_000)
+    server.lists[SLICES] = [page]
+    async with following(server.config(tmp_path / "config"), page=8) as stated:
+        await stated.until(**dict.fromkeys("abcdef", "ready"))
+        limits = [params["limit"] for params in server.params["list", SLICES]]
+        assert limits[0] == "8"
+        assert set(limits[1:]) <= {"2", "1"}
+
+
+async def test_one_endpoint_without_addresses_hides_no_other(server: FaultyServer, tmp_path: Path) -> None:
+    broken = slice_of("b", name="s2")
+    broken["endpoints"] = [{"addresses": None}, {}]
+    server.lists[SLICES] = [listing(2, slice_of("a"), broken)]
+    async with following(server.config(tmp_path / "config")) as stated:
+        await stated.until(a="ready")
+
+
 async def test_410_in_the_stream_leads_to_a_list_that_is_compared_with_what_was_known(
     server: FaultyServer, tmp_path: Path
 ) -> None:

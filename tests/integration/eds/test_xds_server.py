@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState
+from copydesk.eds.xds import connections as connections_module
 from copydesk.eds.xds import server as server_module
 from copydesk.eds.xds.discovery_pb2 import (
     ClusterLoadAssignment,
@@ -455,6 +458,42 @@ async def test_with_tls_only_who_has_a_certificate_may_subscribe(serve: Serve) -
         stream = Sotw(channel)
         await stream.ask("a")
         assert await stream.hear() == {"a": {"x"}}
+
+
+async def test_connections_that_say_nothing_are_few_and_do_not_last(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "WORDLESS_MS", 1_000)
+    monkeypatch.setattr(connections_module, "SPARE_CONNECTIONS", 4)
+    served = await serve(Terms(slow_start=0.0, max_streams=4))
+    served.server.on_snapshot(snapshot("a", "x"))
+    wordless = [await asyncio.open_connection("127.0.0.1", served.server.port) for _ in range(12)]
+    try:
+        # One that is let in is greeted with the settings of HTTP/2.
+        greetings = await asyncio.gather(*(greeting(reader) for reader, _ in wordless))
+        assert 0 < sum(map(bool, greetings)) <= 8
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(ended(reader) for reader, _ in wordless))
+    finally:
+        for _, writer in wordless:
+            writer.close()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{served.server.port}") as channel:
+        stream = Sotw(channel)
+        await stream.ask("a")
+        assert await stream.hear() == {"a": {"x"}}
+
+
+async def greeting(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(1)
+    except ConnectionError:
+        return b""
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        while await reader.read(1024):
+            pass
 
 
 async def test_a_port_that_is_taken_is_said_so(served: Served) -> None:

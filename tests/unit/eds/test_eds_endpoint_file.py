@@ -53,6 +53,7 @@ def test_json_with_tabs_is_read_too(tmp_path: Path) -> None:
         ("m:\n  - {host: h}\n", 2, "port"),
         ("m:\n  - {host: h, port: 1}\n  - {host: h, port: x}\n", 3, "int"),
         ("m:\n  - {host: h, port: 70000}\n", 2, "65535"),
+        ("m:\n  - {host: h, port: 1, capacity: 99999999999999999999}\n", 2, "capacity"),
         ("m:\n  - {host: '', port: 1}\n", 2, "host is empty"),
         ("m:\n  - {host: h, port: 1, weight: 3}\n", 2, "weight"),
         ("m:\n  - {host: h, port: 1, state: gone}\n", 2, "gone"),

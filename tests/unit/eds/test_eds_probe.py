@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from copydesk.common.messages import Endpoint, EndpointState
+from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.eds.probe import Prober, Sighting, probe
 from tests.fixtures.fake_pod import MODEL, FakePod
 from tests.fixtures.nats import free_port
@@ -48,6 +48,13 @@ async def test_a_pod_that_refuses_the_token_is_no_proof() -> None:
     assert await look(pod) is Sighting.UNKNOWN
     assert await look(pod, token="secret") is Sighting.ALIVE
     await pod.stop()
+
+
+@pytest.mark.parametrize("protocol", EndpointProtocol)
+@pytest.mark.parametrize(("host", "port"), [("a" * 64, 80), ("a\0b", 80), (".", 80), ("127.0.0.1", 70_000)])
+async def test_an_address_that_can_be_none_ends_no_probe(protocol: EndpointProtocol, host: str, port: int) -> None:
+    suspect = Endpoint(id="x", host=host, port=port, state=EndpointState.READY, protocol=protocol)
+    assert await probe(MODEL, suspect, token="", timeout=0.5) is Sighting.UNKNOWN
 
 
 async def test_silence_is_no_proof() -> None:

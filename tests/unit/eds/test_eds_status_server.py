@@ -75,14 +75,11 @@ async def test_a_head_without_end_is_refused_and_a_slow_one_is_cut(monkeypatch: 
 
 async def test_many_connections_that_say_nothing_do_not_stay_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_server, "CONNECTIONS", 2)
-    monkeypatch.setattr(status_server, "HEAD_SECONDS", 0.2)
     server = StatusServer("127.0.0.1", 0, PATHS)
     await server.start()
     idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(4)]
-    with pytest.raises((ConnectionError, http.client.HTTPException)):
-        await ask(server.port)
-    await until(lambda: all(reader.at_eof() or reader.exception() for reader, _ in idle))
     assert await ask(server.port) == (200, b"{}")
+    await until(lambda: sum(reader.at_eof() for reader, _ in idle) == 3)
     for _, writer in idle:
         writer.close()
     await server.close()

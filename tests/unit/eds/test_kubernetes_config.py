@@ -62,12 +62,20 @@ def test_a_file_that_is_no_good_is_refused_with_its_problem(
 
 
 @pytest.mark.parametrize(
-    "cluster",
-    [{**CLUSTER, "certificate-authority": "/absent.crt"}, {"server": "https://[::1"}],
+    ("cluster", "problem"),
+    [
+        ({**CLUSTER, "certificate-authority": "/absent.crt"}, "/absent.crt"),
+        ({**CLUSTER, "certificate-authority": "/dev/null"}, "/dev/null"),
+        ({"server": "https://[::1"}, "Invalid IPv6 URL"),
+        ({"server": "127.0.0.1:6443"}, "https://"),
+        ({"server": "ftp://127.0.0.1:6443"}, "https://"),
+    ],
 )
-def test_a_cluster_that_cannot_be_spoken_to_is_refused(tmp_path: Path, cluster: dict[str, Any]) -> None:
+def test_a_cluster_that_cannot_be_spoken_to_is_refused(
+    tmp_path: Path, cluster: dict[str, Any], problem: str
+) -> None:
     config = find_config(write(tmp_path / "config", cluster))
-    with pytest.raises(KubernetesConfigError):
+    with pytest.raises(KubernetesConfigError, match=problem):
         Api(config)
 
 
@@ -103,13 +111,35 @@ def test_without_an_election_the_epoch_is_the_start() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("kube_namespace", "Prod"), ("kube_silence_ms", "70001"), ("lease_seconds", "1"), ("lease_name", "Eds")],
+    [
+        ("kube_namespace", "Prod"),
+        ("kube_silence_ms", "70001"),
+        ("kube_selector", "!!x in ("),
+        ("kube_selector", "app=a b"),
+        ("lease_seconds", "1"),
+        ("lease_name", "Eds"),
+        ("metrics_host", ""),
+    ],
 )
 def test_bad_settings_are_named(key: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         load_settings(EdsSettings, warn=False, **{key: value})
     assert caught.value.code == 2
     assert f"COPYDESK_EDS_{key.upper()}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        "copydesk/model",
+        "!copydesk/model",
+        "copydesk/model=gec-en, tier != canary",
+        "app==x,env in (prod, qa),zone notin (a,),replicas>3",
+    ],
+)
+def test_each_form_of_a_label_selector_is_taken(selector: str) -> None:
+    assert load_settings(EdsSettings, warn=False, kube_selector=selector).kube_selector == selector
 
 
 def test_only_reports_of_pods_are_complete_after_a_time_and_lists_when_they_come() -> None:

@@ -64,6 +64,14 @@ def test_what_is_written_is_what_is_read() -> None:
     assert lease.spec.renew_time == "2026-09-21T14:13:21.500000Z"
 
 
+@pytest.mark.parametrize("wrong", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00.000000Z"])
+def test_an_epoch_that_no_publisher_can_have_had_leaves_room_for_the_next_one(wrong: str) -> None:
+    spec = LeaseSpec(holder_identity="x", lease_duration_seconds=6, acquire_time=wrong)
+    term = claim(read_lease(Lease(Metadata(name="l"), spec)), "b", 6.0, 1_790_000_000.0, last_epoch=0)
+    assert term.epoch == 1_790_000_000_000
+    assert read_lease(write_lease(term, "l", "prod", 1_790_000_000.0)).epoch == term.epoch
+
+
 @pytest.mark.parametrize("spec", [None, LeaseSpec(), LeaseSpec(holder_identity="x", acquire_time="yesterday")])
 def test_a_lease_that_says_too_little_is_over(spec: LeaseSpec | None) -> None:
     term = read_lease(Lease(Metadata(name="l", resource_version="3"), spec))

@@ -190,9 +190,65 @@ def test_a_service_that_declares_nonsense_is_left_out_and_said_to_be(labels: dic
     assert text in problem.text
 
 
-@pytest.mark.parametrize("addresses", [[], [""], ["10.0.0.1"]])
-def test_an_endpoint_without_a_usable_address_is_left_out_and_said_to_be(addresses: list[str]) -> None:
+@pytest.mark.parametrize("addresses", [None, [], [""], ["10.0.0.1"], ["fe80::1%eth0"]])
+def test_an_endpoint_without_a_usable_address_is_left_out_and_said_to_be(addresses: list[str] | None) -> None:
     pod = {**pod_json("p1"), "addresses": addresses}
     found = projection([service()], [endpoint_slice("s", pod, pod_json("p2", "fd00::2"), family="IPv6")])
     assert [each.id for each in found.models["gec"]] == ["p2"]
     assert [problem.name for problem in found.problems] == ["prod/s"]
+
+
+@pytest.mark.parametrize(
+    ("family", "address"),
+    [
+        ("IPv4", "fd00::1"),
+        ("IPv4", "pod.example"),
+        ("IPv4", "10.0.0.1\n"),
+        ("IPv4", "10.0.0"),
+        ("FQDN", "a" * 64),
+        ("FQDN", ".".join(["a" * 50] * 6)),
+        ("FQDN", "two words"),
+        ("FQDN", "a..b"),
+    ],
+)
+def test_what_is_no_address_of_its_family_is_left_out_and_said_briefly(family: str, address: str) -> None:
+    good = "pod.example." if family == "FQDN" else "10.0.0.2"
+    found = projection(
+        [service()], [endpoint_slice("s", pod_json("p1", address), pod_json("p2", good), family=family)]
+    )
+    assert [(each.id, each.host) for each in found.models["gec"]] == [("p2", good)]
+    (problem,) = found.problems
+    assert len(problem.text) < 300
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 70000, 10**30])
+def test_a_number_that_is_no_port_counts_as_none(port: int) -> None:
+    ports = [{"name": "rpc", "port": port, "protocol": "TCP"}]
+    found = projection([service()], [endpoint_slice("s", pod_json(), ports=ports)])
+    assert found.models == {"gec": ()}
+    (problem,) = found.problems
+    assert "has no TCP port named 'rpc'" in problem.text
+
+
+@pytest.mark.parametrize("capacity", ["1000001", "9" * 30, "9" * 250_000])
+def test_more_requests_than_a_machine_can_run_are_refused_and_said_briefly(capacity: str) -> None:
+    found = projection([service(annotations={"copydesk/capacity": capacity})], [])
+    assert found.models == {}
+    (problem,) = found.problems
+    assert "is more requests than the 1000000" in problem.text
+    assert len(problem.text) < 300
+
+
+@pytest.mark.parametrize("name", ["model", "protocol", "port"])
+def test_what_is_wrong_with_a_huge_annotation_is_said_briefly(name: str) -> None:
+    item = service(annotations={f"copydesk/{name}": "x" * 250_000})
+    found = projection([item], [endpoint_slice("s", pod_json())])
+    (problem,) = found.problems
+    assert 20 < len(problem.text) < 300
+
+
+def test_labels_and_annotations_that_nobody_reads_are_not_kept() -> None:
+    item = service(labels={"copydesk/model": "gec", "app": "x"}, annotations={"note": "x" * 250_000})
+    assert item.metadata.labels == {"copydesk/model": "gec"}
+    assert item.metadata.annotations == {}
+    assert endpoint_slice("s").metadata.labels == {"kubernetes.io/service-name": "gec"}

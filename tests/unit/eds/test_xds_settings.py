@@ -9,6 +9,7 @@ import pytest
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings
 from copydesk.eds.settings import EdsSettings
 from copydesk.eds.xds.terms import Terms, Tls, XdsSettingError, terms
+from tests.fixtures.certificates import self_signed
 
 
 def load(monkeypatch: pytest.MonkeyPatch, **values: str) -> EdsSettings:
@@ -55,10 +56,27 @@ def test_files_are_read_and_one_that_is_not_there_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     certificate, key, ca = (tmp_path / name for name in ("c.pem", "k.pem", "ca.pem"))
-    certificate.write_bytes(b"certificate")
-    key.write_bytes(b"key")
+    secret, public = self_signed()
+    certificate.write_bytes(public)
+    key.write_bytes(secret)
     files = {"TLS_CERT_FILE": str(certificate), "TLS_KEY_FILE": str(key)}
-    assert terms(load(monkeypatch, **files)).tls == Tls(b"certificate", b"key")
+    assert terms(load(monkeypatch, **files)).tls == Tls(public, secret)
     with pytest.raises(XdsSettingError, match="No such file") as caught:
         terms(load(monkeypatch, CLIENT_CA_FILE=str(ca)))
     assert caught.value.key == "XDS_CLIENT_CA_FILE"
+
+
+def test_files_that_are_no_certificates_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate, key, junk = (tmp_path / name for name in ("c.pem", "k.pem", "junk"))
+    secret, public = self_signed()
+    certificate.write_bytes(public)
+    key.write_bytes(secret)
+    junk.write_bytes(b"junk")
+    for files, named in (
+        ({"TLS_CERT_FILE": junk, "TLS_KEY_FILE": key}, "XDS_TLS_CERT_FILE"),
+        ({"TLS_CERT_FILE": certificate, "TLS_KEY_FILE": junk}, "XDS_TLS_CERT_FILE"),
+        ({"TLS_CERT_FILE": certificate, "TLS_KEY_FILE": key, "CLIENT_CA_FILE": junk}, "XDS_CLIENT_CA_FILE"),
+    ):
+        with pytest.raises(XdsSettingError, match="junk") as caught:
+            terms(load(monkeypatch, **{name: str(file) for name, file in files.items()}))
+        assert caught.value.key == named

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from copydesk.common.errors import CopydeskError
 from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState, InvalidNameError, subject_token
-from copydesk.eds.roster import Listing
+from copydesk.eds.roster import MAX_CAPACITY, Listing
 
 
 class EndpointFileError(CopydeskError):
@@ -41,7 +41,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     zone: str = ""
     state: EndpointState = EndpointState.READY
     protocol: EndpointProtocol = EndpointProtocol.RPC
-    capacity: Annotated[int, Meta(ge=0)] = 0
+    capacity: Annotated[int, Meta(ge=0, le=MAX_CAPACITY)] = 0
 
 
 def read_endpoints(path: Path) -> Mapping[str, Listing]:

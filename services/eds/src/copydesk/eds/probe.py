@@ -57,6 +57,8 @@ async def _probe_http(endpoint: Endpoint, token: str, timeout: float) -> Sightin
             status = await _status_of_models(endpoint, token)
     except (OSError, TimeoutError, EOFError) as error:
         return Sighting.GONE if _is_refused(str(error)) else Sighting.UNKNOWN
+    except (ValueError, OverflowError):  # a host or port that can be none
+        return Sighting.UNKNOWN
     if status in range(200, 300):
         return Sighting.ALIVE
     if status >= 500 and endpoint.state is EndpointState.READY:

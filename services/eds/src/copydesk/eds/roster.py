@@ -103,6 +103,9 @@ class Step:
 MAX_MODELS = 256
 MAX_PODS = 10_000
 
+# Requests that one pod runs side by side: no machine does more, and some receivers count in 32 or 64 bits.
+MAX_CAPACITY = 1_000_000
+
 # A replayed report is recognised for this many time-outs after its pod was forgotten.
 REMEMBERED_TIMEOUTS = 20
 

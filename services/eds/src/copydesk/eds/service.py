@@ -62,16 +62,17 @@ class Service:
         self._started = self._last_event = self._last_turn = self._loop.time()
         self._audience: tuple[int, float] | None = None
         self._leading: bool | None = None
+        self._stands = False
         self._heard: dict[str, int] = {}
         metrics.watch(self.observe, dropped=lambda: bus.dropped)
 
     async def run(self) -> None:
         """Serve until cancelled; raise what the source or the election raises if it cannot start."""
         try:
-            await self._leadership.start(self._wake.set)
             await self._source.start(self._on_event)
             while True:
                 pause = self._turn()
+                await self._stand()
                 await self._rest(pause)
         finally:
             await self._source.close()
@@ -110,6 +111,12 @@ class Service:
             event_age_s=now - self._last_event,
             models=models,
         )
+
+    async def _stand(self) -> None:
+        """Stand for election once it is known who is there: who knows nobody would keep out those who do."""
+        if self._discovery.settled and not self._stands:
+            self._stands = True
+            await self._leadership.start(self._wake.set)
 
     async def _rest(self, pause: float) -> None:
         try:

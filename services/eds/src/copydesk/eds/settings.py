@@ -15,6 +15,13 @@ from copydesk.eds.discovery import Policy
 from copydesk.eds.guard import Limits
 from copydesk.eds.schedule import Pace
 
+# The syntax of label selectors: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
+_VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
+_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_SET = rf"\(\s*{_VALUE}(\s*,\s*{_VALUE})*\s*\)"
+_NEED = rf"\s*(!\s*{_KEY}|{_KEY}(\s*(==?|!=)\s*{_VALUE}|\s*[<>]\s*[0-9]+|\s+(in|notin)\s*{_SET})?)\s*"
+_SELECTOR = rf"^({_NEED}(,{_NEED})*)?$"
+
 
 class SourceKind(enum.StrEnum):
     """Where the endpoints come from."""
@@ -69,6 +76,7 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
     )
     kube_selector: str = Field(
         "copydesk/model",
+        pattern=_SELECTOR,
         description="Label selector of the Services; the default is met by all that name their model by a label.",
     )
     kube_port: str = Field(
@@ -179,7 +187,9 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
         description="Milliseconds in which the weight of a new pod grows to a full one, as for the gateways.",
     )
     metrics_host: str = Field(
-        "127.0.0.1", description="Address of metrics and health; loopback unless others ask for them."
+        "127.0.0.1",
+        min_length=1,
+        description="Address of metrics and health; loopback unless others ask for them.",
     )
     metrics_port: int = Field(
         0,

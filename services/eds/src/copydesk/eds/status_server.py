@@ -17,7 +17,8 @@ from copydesk.common.errors import CopydeskError
 HEAD_BYTES = 8_192
 HEAD_SECONDS = 5.0
 CONNECTIONS = 32
-"""Probes and scrapers need a few; whoever opens more than these gets an end of connection."""
+"""Probes and scrapers need a few. With more than these the one that has been open for longest is ended: who asks
+for health says so at once, and must not find the place taken by somebody who says nothing."""
 
 
 class StatusPortError(CopydeskError):
@@ -50,7 +51,7 @@ class StatusServer:
         self.port = port
         self._paths = paths
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:
         """Listen; raise `StatusPortError` if that is impossible."""
@@ -71,16 +72,18 @@ class StatusServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._open) >= CONNECTIONS:
-            writer.transport.abort()
-            return
-        self._open.add(task)
+        assert task is not None
+        if len(self._open) >= CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.cancel()
+        self._open[task] = None
         try:
             with contextlib.suppress(TimeoutError, ConnectionError, EOFError, asyncio.CancelledError):
                 async with asyncio.timeout(HEAD_SECONDS):
                     await self._serve(reader, writer)
         finally:
-            self._open.discard(task)
+            self._open.pop(task, None)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -70,6 +70,9 @@ class InspectRequest:
 def inspect(request: InspectRequest) -> int:
     """Show what is known once, or until Ctrl-C; return the exit code."""
     configure_logging("inspect", level="error")
+    if request.file is not None and request.source != "static":
+        terminal.say_error(f"--file is not for the source {request.source}", "add --source static")
+        return BAD_INPUT
     try:
         for model in request.models:
             subject_token(model)

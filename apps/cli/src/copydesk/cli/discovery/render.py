@@ -44,6 +44,7 @@ def _table(rows: Sequence[EndpointRow]) -> Table:
         "endpoint": True,
         "address": True,
         "state": True,
+        "held back for": any(row.held is not None for row in rows),
         "zone": any(row.zone for row in rows),
         "node": any(row.node for row in rows),
         "age": any(row.age_s is not None for row in rows),
@@ -58,7 +59,8 @@ def _table(rows: Sequence[EndpointRow]) -> Table:
         cells: dict[str, str | Text] = {
             "endpoint": row.id,
             "address": f"[{row.host}]:{row.port}" if ":" in row.host else f"{row.host}:{row.port}",
-            "state": _state(row),
+            "state": Text(row.state, _COLOURS.get(row.state, "")),
+            "held back for": _held(row),
             "zone": row.zone or "-",
             "node": row.node or "-",
             "age": "-" if row.age_s is None else seconds(row.age_s),
@@ -71,9 +73,8 @@ def _table(rows: Sequence[EndpointRow]) -> Table:
     return table
 
 
-def _state(row: EndpointRow) -> Text:
-    text = Text(row.state, _COLOURS.get(row.state, ""))
-    if row.held is not None:
-        limit = f"{seconds(row.held.seconds)} of {seconds(row.held.limit_seconds)}"
-        text.append(f", lost and held back for {limit}", "red")
-    return text
+def _held(row: EndpointRow) -> Text:
+    # A column of its own, and short: where a terminal is narrow, names and addresses must not be cut for it.
+    if row.held is None:
+        return Text("-")
+    return Text(f"{seconds(row.held.seconds)} of {seconds(row.held.limit_seconds)}", "red")

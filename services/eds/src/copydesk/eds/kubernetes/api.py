@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -26,6 +27,7 @@ from copydesk.eds.kubernetes.trouble import (
     KubernetesConfigError,
     NonsenseError,
     RefusedError,
+    TooLargeError,
     UnreachableError,
 )
 
@@ -72,16 +74,18 @@ class Api:
     """A client of one API server."""
 
     def __init__(self, config: SingleConfig) -> None:
-        """Raises `KubernetesConfigError` if certificates or credentials cannot be read."""
+        """Raises `KubernetesConfigError` if certificates or credentials cannot be read, or the address is none."""
         self.namespace = config.namespace
         # It writes a line for each request, and a lease alone makes one every second or two.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
         try:
+            if urlsplit(config.cluster.server).scheme not in ("http", "https"):
+                raise KubernetesConfigError(f"server {config.cluster.server!r} begins with no https:// or http://")
             self._client: httpx2.AsyncClient = AsyncClient(
                 config, ConnectionParams(timeout=httpx2.Timeout(ANSWER_SECONDS))
             )
         except (ConfigError, OSError, ValueError, AssertionError, httpx2.InvalidURL) as error:
-            raise KubernetesConfigError(_shown(error)) from error
+            raise KubernetesConfigError(f"{_shown(error)}{_files(config)}") from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -185,7 +189,7 @@ async def _body(response: httpx2.Response, limit: int) -> bytes:
     async for part in response.aiter_bytes():
         size += len(part)
         if size > limit:
-            raise NonsenseError(f"more than {limit} bytes")
+            raise TooLargeError(limit)
         parts.append(part)
     return b"".join(parts)
 
@@ -207,6 +211,14 @@ async def _lines(response: httpx2.Response) -> AsyncIterator[list[bytes]]:
 def _seconds(text: str) -> float:
     # Retry-After may also be a date, which API servers do not send.
     return float(text) if text.isascii() and text.isdigit() else 0.0
+
+
+def _files(config: SingleConfig) -> str:
+    # An error of OpenSSL does not say of which file.
+    user = config.user
+    named = (config.cluster.certificate_auth, *((user.client_cert, user.client_key) if user is not None else ()))
+    files = ", ".join(str(file) for file in named if file)
+    return f" (it names {files})" if files else ""
 
 
 def _shown(error: BaseException) -> str:

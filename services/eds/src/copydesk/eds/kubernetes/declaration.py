@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from copydesk.common.messages import EndpointProtocol, InvalidNameError, subject_token
 from copydesk.eds.kubernetes.objects import Metadata, Service
+from copydesk.eds.roster import MAX_CAPACITY
 
 MODEL = "copydesk/model"
 PORT = "copydesk/port"
@@ -24,6 +25,10 @@ PROTOCOL = "copydesk/protocol"
 CAPACITY = "copydesk/capacity"
 
 IP_FAMILIES = ("IPv4", "IPv6")
+
+# An annotation may have 256 KiB, and what is wrong with it ends in our log.
+LONGEST_QUOTE = 80
+LONGEST_PROBLEM = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,12 @@ def _value(metadata: Metadata, key: str) -> str | None:
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{text!r} is no number of requests")
+        raise ValueError(f"{text[:LONGEST_QUOTE]!r} is no number of requests")
+    # By the number of digits first: to read very many of them takes long, and is refused.
+    if len(text) > len(str(MAX_CAPACITY)) or int(text) > MAX_CAPACITY:
+        raise ValueError(f"{text[:LONGEST_QUOTE]!r} is more requests than the {MAX_CAPACITY} that a pod can run")
     return int(text)
 
 
 def _problem(metadata: Metadata, text: str) -> Problem:
-    return Problem("services", f"{metadata.namespace}/{metadata.name}", text)
+    return Problem("services", f"{metadata.namespace}/{metadata.name}", text[:LONGEST_PROBLEM])

@@ -15,10 +15,12 @@ from copydesk.eds.kubernetes.cluster import Deleted, Listed, Order, Written, key
 from copydesk.eds.kubernetes.course import Course, Ended, next_course
 from copydesk.eds.kubernetes.objects import Bookmark, EndpointSlice, ListMetadata, Service, Status, WatchEvent
 from copydesk.eds.kubernetes.trouble import (
+    ExpiredError,
     KubernetesError,
     NonsenseError,
     Reason,
     SilentError,
+    TooLargeError,
     is_denied,
 )
 
@@ -28,6 +30,9 @@ WATCH_SHARE = 0.5
 
 # A watch that lasted this many seconds, or half of what was asked for, was not cut off at once.
 SOUND_SECONDS = 5.0
+
+# A page that is too large to be read is asked for anew with so many times fewer objects.
+PAGE_SHRINKS = 4
 
 T = TypeVar("T", Service, EndpointSlice)
 Word = Listed[T] | Written[T] | Deleted
@@ -96,7 +101,9 @@ class Follower(Generic[T]):
         self._audience: Audience[T] = audience
         self._random = random
         self._sleep = sleep
+        self._page_size = pace.page
         self._lists = 0
+        self._listed = 0
         self._version = ""
         self._words = 0
         self._sound = False
@@ -137,15 +144,20 @@ class Follower(Generic[T]):
             objects.extend(page.items or ())
         version = _revision(page.metadata.resource_version)
         self._lists += 1
+        self._listed = version
         self._version = str(version)
         self._hear()
         self._audience.learn([Listed((self._lists, version), tuple(objects))])
 
     async def _page(self, token: str | None) -> Page[T]:
-        params = {"limit": str(self._pace.page), "labelSelector": self._resource.selector}
+        params = {"limit": str(self._page_size), "labelSelector": self._resource.selector}
         if token is not None:
             params["continue"] = token
-        return await self._api.get(self._resource.path, self._resource.page, params)
+        try:
+            return await self._api.get(self._resource.path, self._resource.page, params)
+        except TooLargeError:
+            self._page_size = max(1, self._page_size // PAGE_SHRINKS)
+            raise
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -187,17 +199,23 @@ class Follower(Generic[T]):
         if event.type == "ERROR":
             raise refusal(decode(event.object, Status))
         if event.type == "BOOKMARK":
-            self._version = str(_revision(decode(event.object, Bookmark).metadata.resource_version))
+            self._advance(_revision(decode(event.object, Bookmark).metadata.resource_version), int(self._version))
             return None
         item = decode(event.object, self._resource.item)
         version = _revision(item.metadata.resource_version)
-        self._version = str(version)
+        self._advance(version, self._listed)
         order: Order = (self._lists, version)
         if event.type in ("ADDED", "MODIFIED"):
             return Written(order, item)
         if event.type == "DELETED":
             return Deleted(order, key_of(item.metadata))
         raise NonsenseError(f"an event of type {event.type!r}")
+
+    def _advance(self, version: int, least: int) -> None:
+        # A watch tells what came after its beginning: the store has been put back to an earlier state meanwhile.
+        if version < least:
+            raise ExpiredError(f"the store is at revision {version}, and was at {least} before")
+        self._version = str(version)
 
     def _hear(self) -> None:
         self._heard = asyncio.get_running_loop().time()

@@ -21,6 +21,10 @@ from copydesk.eds.kubernetes.objects import Lease, LeaseSpec, Metadata
 # A leader stops this part of the duration before its time is over: clocks may run at different speeds.
 MARGIN = 1 / 6
 
+LARGEST_EPOCH = 250_000_000_000_000
+"""Milliseconds: the year 9892. A lease with a larger one was written by no publisher, and nobody could write one
+that is larger still: the dates of the API end with the year 9999."""
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -134,6 +138,7 @@ def _timestamp(milliseconds: int) -> str:
 
 def _milliseconds(text: str | None) -> int:
     try:
-        return round(datetime.fromisoformat(text or "").timestamp() * 1000)
-    except ValueError:
+        epoch = round(datetime.fromisoformat(text or "").timestamp() * 1000)
+    except (ValueError, OverflowError):
         return 0
+    return epoch if 0 <= epoch <= LARGEST_EPOCH else 0

@@ -14,18 +14,35 @@ SERVICE_NAME = "kubernetes.io/service-name"
 """The label by which an EndpointSlice names its Service."""
 
 
+OWN_PREFIX = "copydesk/"
+"""How the names of our own labels and annotations begin."""
+
+
 class Wire(msgspec.Struct, frozen=True, rename="camel"):
     """A part of an object: fields in Kubernetes' camelCase."""
 
 
 class Metadata(Wire, frozen=True):
-    """What every object has; `resource_version` is the revision of the store at which it was last written."""
+    """What every object has; `resource_version` is the revision of the store at which it was last written.
+
+    Of labels and annotations only those that are read are kept: others may have 256 KiB, a whole manifest often.
+    """
 
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Let go of what is not read."""
+        for name in ("labels", "annotations"):
+            if told := getattr(self, name):
+                msgspec.structs.force_setattr(self, name, {key: told[key] for key in told if _is_read(key)})
+
+
+def _is_read(key: str) -> bool:
+    return key.startswith(OWN_PREFIX) or key == SERVICE_NAME
 
 
 class ServiceSpec(Wire, frozen=True):
@@ -69,7 +86,7 @@ class ObjectReference(Wire, frozen=True):
 class SliceEndpoint(Wire, frozen=True):
     """One backend. Only the first of its addresses has a meaning."""
 
-    addresses: tuple[str, ...] = ()
+    addresses: tuple[str, ...] | None = None
     conditions: Conditions | None = None
     target_ref: ObjectReference | None = None
     node_name: str | None = None

@@ -13,9 +13,11 @@ IPv4 and IPv6, or behind two Services. It is listed once:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import AddressValueError, IPv6Address
+from functools import lru_cache
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from msgspec.structs import replace
 
@@ -31,13 +33,22 @@ from copydesk.eds.kubernetes.objects import (
     SliceEndpoint,
     SlicePort,
 )
-from copydesk.eds.roster import Listing
+from copydesk.eds.roster import MAX_PODS, Listing
 
 Group = tuple[Service, tuple[EndpointSlice, ...]]
 """A Service and its slices, by name."""
 
 # The most cautious of several statements about one pod is believed; of several pods of one name the least so.
 _CAUTION = {EndpointState.DRAINING: 0, EndpointState.WARMING: 1, EndpointState.READY: 2}
+
+# A domain name, by RFC 1123: what is none makes programs stumble that look it up.
+LONGEST_NAME = 253
+_DOMAIN = re.compile(
+    r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*\.?"
+)
+
+# How much of what an object says ends in our log.
+LONGEST_QUOTE = 200
 
 _UNCONDITIONAL = Conditions()
 _NO_POD = ObjectReference()
@@ -148,19 +159,20 @@ def _read(item: EndpointSlice, declared: Declaration) -> Iterator[_Mention | Pro
     name = f"{item.metadata.namespace}/{item.metadata.name}"
     port = _port(item.ports or (), declared.port)
     if port is None:
-        yield Problem("endpointslices", name, f"has no TCP port named {declared.port!r}")
+        yield Problem("endpointslices", name, f"has no TCP port named {declared.port[:LONGEST_QUOTE]!r}")
         return
     family = _family(item.address_type, declared.families)
     for one in item.endpoints:
-        host = _host(one, item.address_type)
+        host = _host(one.addresses[0] if one.addresses else "", item.address_type)
         if host is None:
-            yield Problem("endpointslices", name, f"has an endpoint without an address: {list(one.addresses)}")
+            shown = str(list(one.addresses or ()))[:LONGEST_QUOTE]
+            yield Problem("endpointslices", name, f"has an endpoint without an address: {shown}")
         else:
             yield _mention(one, host, port, family, declared)
 
 
 def _port(ports: Iterable[SlicePort], wanted: str) -> int | None:
-    usable = [port for port in ports if port.port and (port.protocol or "TCP") == "TCP"]
+    usable = [port for port in ports if 0 < (port.port or 0) < 65536 and (port.protocol or "TCP") == "TCP"]
     for port in usable:
         if port.name == wanted:
             return port.port
@@ -172,14 +184,19 @@ def _family(address_type: str, families: tuple[str, ...]) -> int:
     return families.index(address_type) if address_type in families else len(families)
 
 
-def _host(one: SliceEndpoint, address_type: str) -> str | None:
-    host = one.addresses[0] if one.addresses else ""
-    if address_type != "IPv6":
-        return host or None
+@lru_cache(maxsize=2 * MAX_PODS)
+def _host(host: str, address_type: str) -> str | None:
     try:
-        return str(IPv6Address(host))  # slices written by hand may spell one address in several ways
+        match address_type:
+            case "IPv4":
+                return str(IPv4Address(host))
+            case "IPv6":  # slices written by hand may spell one address in several ways
+                address = IPv6Address(host)
+                # A zone is the name of a network card of somebody else's machine.
+                return None if address.scope_id else str(address)
     except AddressValueError:
         return None
+    return host if len(host) <= LONGEST_NAME and _DOMAIN.fullmatch(host) else None
 
 
 def _mention(one: SliceEndpoint, host: str, port: int, family: int, declared: Declaration) -> _Mention:

@@ -52,6 +52,14 @@ class NonsenseError(KubernetesError):
         super().__init__(f"this is no answer of an API server: {problem}")
 
 
+class TooLargeError(NonsenseError):
+    """The answer has more than `limit` bytes, and was not read to its end."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"more than {limit} bytes")
+
+
 class SilentError(KubernetesError):
     """A watch said nothing for too long, not even that nothing happened."""
 

@@ -14,6 +14,7 @@ import grpc.aio
 from copydesk.common.messages import EndpointsSnapshot
 from copydesk.common.telemetry import get_logger
 from copydesk.eds.xds.catalogue import Catalogue
+from copydesk.eds.xds.connections import connections
 from copydesk.eds.xds.metrics import XdsMetrics
 from copydesk.eds.xds.stream import Stream, SubscriptionError
 from copydesk.eds.xds.terms import Terms, Tls, XdsSettingError
@@ -30,6 +31,11 @@ WARM_UP_S = 1.0
 LONGEST_REQUEST = 1 << 20
 
 _KEEPALIVE_MS = 10_000
+
+# A connection on which nobody speaks HTTP/2, or nobody has a stream, is closed after this time.
+WORDLESS_MS = 5_000
+IDLE_MS = 30_000
+
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", LONGEST_REQUEST),
@@ -69,7 +75,12 @@ class XdsServer:
         self._loop = asyncio.get_running_loop()
         self._clock = clock or self._loop.time
         self._warm_up: asyncio.TimerHandle | None = None
-        self._server = grpc.aio.server(options=_OPTIONS)
+        limits = (
+            ("grpc.max_allowed_incoming_connections", connections(terms.max_streams)),
+            ("grpc.server_handshake_timeout_ms", WORDLESS_MS),
+            ("grpc.max_connection_idle_ms", IDLE_MS),
+        )
+        self._server = grpc.aio.server(options=(*_OPTIONS, *limits))
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +52,34 @@ def _tls(settings: EdsSettings) -> Tls | None:
     if settings.xds_tls_cert_file is None or settings.xds_tls_key_file is None:
         return None
     ca = settings.xds_client_ca_file
+    _check(settings.xds_tls_cert_file, settings.xds_tls_key_file, ca)
     return Tls(
         certificate=_read("XDS_TLS_CERT_FILE", settings.xds_tls_cert_file),
         key=_read("XDS_TLS_KEY_FILE", settings.xds_tls_key_file),
         client_ca=None if ca is None else _read("XDS_CLIENT_CA_FILE", ca),
     )
+
+
+def _check(certificate: Path, key: Path, ca: Path | None) -> None:
+    """Raise `XdsSettingError` for what gRPC would refuse without a reason, or take and then serve nobody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # A key with a password is asked for on the terminal otherwise.
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        problem = f"{certificate} is no PEM certificate that fits {key}: {error.reason or error}"
+        raise XdsSettingError("XDS_TLS_CERT_FILE", problem) from error
+    except OSError:
+        pass  # a file that cannot be read is named by whoever reads it
+    if ca is None:
+        return
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        problem = f"{ca} has no PEM certificates: {error.reason or error}"
+        raise XdsSettingError("XDS_CLIENT_CA_FILE", problem) from error
+    except OSError:
+        pass
 
 
 def _read(key: str, path: Path) -> bytes:
