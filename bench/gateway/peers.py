@@ -16,6 +16,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from tests.fixtures.nats import free_port
+
 DIRECTORY_VARIABLE = "COPYDESK_BENCH_RIVALS_DIR"
 
 
@@ -186,7 +188,7 @@ def _sglang_router(program: str, port: int, pods: Sequence[int], directory: Path
 def _router(program: str, port: int, pods: Sequence[int], directory: Path) -> list[str]:
     del directory
     workers = [f"http://127.0.0.1:{pod}" for pod in pods]
-    options = ["--policy", "power_of_two", "--log-level", "error", "--prometheus-port", str(port + 1)]
+    options = ["--policy", "power_of_two", "--log-level", "error", "--prometheus-port", str(free_port())]
     return [program, "--host", "127.0.0.1", "--port", str(port), "--worker-urls", *workers, *options]
 
 

@@ -81,6 +81,8 @@ async def inspecting(*arguments: str, **environ: str) -> AsyncIterator[asyncio.s
         env={**os.environ, "COLUMNS": "200", "XDG_STATE_HOME": "/nonexistent", **environ},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # A shell starts what it runs in the background with SIGINT ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process
