@@ -10,10 +10,11 @@ import structlog
 from hypothesis import settings
 
 from tests.fixtures.kube import kube, kube_server
+from tests.fixtures.lane import native
 from tests.fixtures.nats import nats_server
 from tests.fixtures.redis import redis_server
 
-__all__ = ["kube", "kube_server", "nats_server", "redis_server"]
+__all__ = ["kube", "kube_server", "native", "nats_server", "redis_server"]
 
 settings.register_profile("copydesk", deadline=None)
 settings.load_profile("copydesk")

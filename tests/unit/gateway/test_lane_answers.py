@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.common.tasks import GeneratedText, Stopped
-from copydesk.gateway.lane.native import load_native
 from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Ended, Heading
 
 INT32 = 2**31 - 1
@@ -23,12 +22,6 @@ INT64 = 2**63 - 1
 
 Api = Literal["completions", "chats"]
 apis: st.SearchStrategy[Api] = st.sampled_from(["completions", "chats"])
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 texts = st.text(max_size=300) | st.text('ab "\\/\n\té€\U0001f600\x00\x1f', max_size=40)

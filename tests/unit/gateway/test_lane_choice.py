@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from copydesk.common.rpc.frames import Cancel, Load, Request
-from copydesk.gateway.lane.native import load_native
 from copydesk.gateway.metrics import LATENCY_BUCKETS, Histogram
 from copydesk.gateway.rates.gcra import Rate, rule
 from copydesk.routing import Ending, Ledger, LedgerRules, Quantiles, Ticket
@@ -33,12 +32,6 @@ from tests.unit.gateway.lane_rig import (
 )
 
 FIELDS = tuple(name for name in Ledger.__slots__)
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 counts = st.integers(0, 60)

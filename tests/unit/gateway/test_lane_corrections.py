@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
-from copydesk.gateway.lane.native import load_native
 from copydesk.gateway.limits import Limits
 from copydesk.gateway.schemas import EditBody, SkippedBody, TextAnswer, Usage
 from copydesk.gateway.validation import Task, parse_task
@@ -25,12 +24,6 @@ from copydesk.text import Segment, apply, correct_segments, segment
 MODEL = "acme/grammar"
 MOST = 500
 INT32 = 2**31 - 1
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 def task(native: ModuleType, body: bytes, most: int = MOST) -> str | None:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copydesk.gateway.lane.native import load_native
 from copydesk.gateway.openai.schemas import ChatRequest, CompletionRequest
 from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
 
@@ -25,12 +24,6 @@ INT64 = 2**63 - 1
 
 Api = Literal["completions", "chats"]
 apis: st.SearchStrategy[Api] = st.sampled_from(["completions", "chats"])
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 def task(native: ModuleType, api: Api, body: bytes) -> bytes | None:

@@ -27,7 +27,6 @@ from copydesk.common.rpc.frames import (
     Response,
     Status,
 )
-from copydesk.gateway.lane.native import load_native
 from copydesk.gateway.lane.parser import LaneParser
 from copydesk.gateway.openai.validation import parse_chat, parse_completion
 from tests.unit.gateway.lane_rig import ANSWER, CHAT, MODEL, Rig, RigPort, RigSeat, answer, framed, head, request
@@ -41,12 +40,6 @@ PARAMETERS: dict[str, Any] = {
     "model": MODEL,
     "ignore_eos": True,
 }
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 # ---- what it writes

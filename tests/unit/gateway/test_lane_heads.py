@@ -16,17 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.gateway.http.request_ids import request_id
-from copydesk.gateway.lane.native import load_native
 from tests.unit.gateway.lane_rig import BODY, Rig, head, request
 from tests.unit.gateway.wire import Hot, post, turn
 
 DIFFERS = {b"content-length", b"x-request-id", b"traceparent"}
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 @dataclass

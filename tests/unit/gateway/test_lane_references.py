@@ -15,18 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
-from copydesk.gateway.lane.native import load_native
 from tests.unit.gateway.lane_rig import Rig, answer, request
 
 
 class Owner:
     """Somebody whose references can be counted, and who does not outlive them."""
-
-
-@pytest.fixture(scope="module")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()
 
 
 class Bench:

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import ModuleType
 
-import pytest
 import uvloop
-
-from copydesk.gateway.lane.native import load_native
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-
-
-@pytest.fixture(scope="session")
-def native() -> ModuleType:
-    """The compiled module."""
-    return load_native()

@@ -190,14 +190,7 @@ class Fleet:
             if known is not None:
                 known.update(endpoint)
             else:
-                self.pods[endpoint.id] = Pod(
-                    endpoint,
-                    self._dialling,
-                    self._on_change,
-                    ledger=self._new_ledger(),
-                    born_at=born_at,
-                    open_port=self.open_port,
-                )
+                self._add(endpoint, self._new_ledger(), born_at)
         self._engage()
         self._refresh()
         self._log_membership()
@@ -210,14 +203,17 @@ class Fleet:
                 pod.engage()
             elif pod.engaged:
                 self._retire(pod, RETIRE_SECONDS)
-                self.pods[pod.id] = Pod(
-                    pod.endpoint,
-                    self._dialling,
-                    self._on_change,
-                    ledger=pod.ledger,
-                    born_at=pod.born_at,
-                    open_port=self.open_port,
-                )
+                self._add(pod.endpoint, pod.ledger, pod.born_at)
+
+    def _add(self, endpoint: Endpoint, ledger: LedgerRules, born_at: float | None) -> None:
+        self.pods[endpoint.id] = Pod(
+            endpoint,
+            self._dialling,
+            self._on_change,
+            ledger=ledger,
+            born_at=born_at,
+            open_port=self.open_port,
+        )
 
     def _aperture(self, size: int) -> tuple[str, ...]:
         members = [Member(pod.id, pod.endpoint.zone) for pod in self.pods.values()]

@@ -88,7 +88,7 @@ class Gatekeeper:
 
     def limited(self, client: str) -> bool:
         """Say whether requests of this client have to ask."""
-        return self._allowances.get(client, self._others) is not UNLIMITED
+        return self.allowance_of(client) is not UNLIMITED
 
     def allowance_of(self, client: str) -> Allowance:
         """Return what this client may do."""
@@ -97,7 +97,7 @@ class Gatekeeper:
     def ask(self, visit: Visit) -> None:
         """Have `visit` admitted or refused; from within this call wherever the answer needs no Redis."""
         client = visit.client
-        allowed = self._allowances.get(client, self._others)
+        allowed = self.allowance_of(client)
         limit, rate = allowed.concurrency, allowed.rate
         if limit is not None:
             cell = self._inside.of(client)
