@@ -1,7 +1,7 @@
 """What a fleet can hold, as a file: measured by `copydesk capacity`, read by the autoscaler and the simulator.
 
-A certificate holds for one model with one configuration on one kind of hardware. Whoever reads it to act on it says
-what it is about to run and calls `Certificate.require`: a target that was measured on other hardware is no target.
+A certificate holds for one model with one configuration on one kind of hardware. Whoever acts on it says what it
+is about to run and calls `Certificate.require`: a target that was measured on other hardware is no target.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.whole_file import replace_file
 
 VERSION = 1
-"""Of the file. A reader refuses what is newer than itself: a field that it does not know may change the meaning."""
+"""Of the file. A reader refuses what is newer: a field that it does not know may change the meaning."""
 
 
 class CertificateError(CopydeskError):
@@ -50,10 +50,10 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interval(NamedTuple):
-    """A confidence interval, both ends included."""
+    """A confidence interval, both ends included; `high` is None where nothing was seen to be too much."""
 
     low: float
-    high: float
+    high: float | None
 
 
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +74,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     concurrency and holds loads that the fleet kept up with, those past `slo_ms` among them.
 
     `model_digest` names the weights, `config_digest` the settings in `config` (see `digest_of`). `bounded_by` says
-    what kept `rate` from being higher: "fleet", or "limit" where the search was told to go no further, so that the
-    fleet may hold more. `made_at` is in Unix seconds.
+    what kept `rate` from being higher: "fleet"; "limit" where the search was told to go no further, or "generator"
+    where the requests could not be sent in time: then the fleet may hold more. `made_at` is in Unix seconds.
     """
 
     version: int = VERSION
@@ -187,8 +187,8 @@ def _fault(certificate: Certificate) -> str:
         if not (math.isfinite(value) and value > 0):
             return f"{name} is {value}, expected a finite number above 0"
     low, high = certificate.interval
-    if not 0 <= low <= certificate.rate <= high:
-        return f"interval is {low:g} to {high:g}, expected to hold the rate, {certificate.rate:g}"
+    if not 0 <= low <= certificate.rate <= (math.inf if high is None else high):
+        return f"interval is {low:g} to {high}, expected to hold the rate, {certificate.rate:g}"
     if not certificate.curve:
         return "curve is empty, expected at least one point"
     if any(not min(point.rate, point.concurrency, point.p50_ms, point.p99_ms) > 0 for point in certificate.curve):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from copydesk.loadtest.plan import Plan
@@ -19,29 +19,42 @@ UNFINISHED = "unfinished"
 
 
 async def run(plan: Plan, send: Send, *, grace: float = 60.0) -> Report:
-    """Send a request at each moment of `plan` and report what came of them.
+    """Send a request at each moment of `plan` and report what came of them; see `fly`."""
+    samples = await fly(plan.offsets, send, range(len(plan.offsets)), grace=grace)
+    return summarise(samples, planned=len(plan.offsets), offered_rate=plan.rate)
+
+
+async def fly(
+    offsets: Sequence[float],
+    send: Send,
+    indices: Iterable[int],
+    *,
+    start: float | None = None,
+    grace: float = 60.0,
+) -> list[Sample]:
+    """Send request `indices[i]` at `start + offsets[i]` for every i, and return what became of each.
 
     Nothing limits how many are in flight: as in life, the next user does not wait for the last one's answer.
-    Moments are kept by the event loop's clock, to about a millisecond; the report says how late the generator
-    was. Requests unanswered `grace` seconds after the last one was sent are cancelled and count as failed.
+    Moments are kept by the event loop's clock (`start` is one of its times, now if None), to about a millisecond;
+    samples say how late the generator was. Requests unanswered `grace` seconds after the last one was due are
+    cancelled and count as failed.
     """
     loop = asyncio.get_running_loop()
-    start = loop.time()
+    begin = loop.time() if start is None else start
     flights: list[_Flight] = []
     tasks: list[asyncio.Task[Sample]] = []
     try:
-        for index, offset in enumerate(plan.offsets):
-            flight = _Flight(start + offset)
+        for index, offset in zip(indices, offsets, strict=False):
+            flight = _Flight(begin + offset)
             await asyncio.sleep(max(0.0, flight.planned - loop.time()))
             flights.append(flight)
             tasks.append(asyncio.create_task(flight.fly(send, index)))
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
         pairs = zip(tasks, flights, strict=True)
-        samples = [task.result() if task.done() else flight.cut_off() for task, flight in pairs]
+        return [task.result() if task.done() else flight.cut_off() for task, flight in pairs]
     finally:
         await _cancel(tasks)
-    return summarise(samples, planned=len(plan.offsets), offered_rate=plan.rate)
 
 
 async def run_closed(requests: int, send: Send, *, concurrency: int) -> Report:
