@@ -16,7 +16,7 @@ def growth_p_value(series: Sequence[float]) -> float:
     """Return a bound on the probability of growth like this in a series that does not grow.
 
     Two tests share the answer (Bonferroni). One looks for a slope among values that swing around a line, the other
-    for a drift of something that wanders: near its limit the queue of a healthy server wanders far, and a queue that
+    for a drift of something that wanders: near its limit the queue of a healthy server wanders far, and one that
     builds up leaves any line behind.
     """
     if len(series) < LEAST_POINTS:
