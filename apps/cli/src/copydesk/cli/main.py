@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from copydesk.cli import measuring
 from copydesk.cli.eds_app import eds_app
+from copydesk.cli.options import Url
 
 if TYPE_CHECKING:
     from copydesk.cli.bench.vllm_contender import NGram
@@ -32,7 +34,7 @@ app = typer.Typer(
 )
 model_app = typer.Typer(help="Models: prepare the default one.", no_args_is_help=True)
 app.add_typer(model_app, name="model")
-bench_app = typer.Typer(help="Benchmarks: this engine beside others.", no_args_is_help=True)
+bench_app = typer.Typer(help="Benchmarks: this engine beside others, a fleet under load.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 simulate_app = typer.Typer(help="Simulations: a whole fleet in virtual time.", no_args_is_help=True)
 app.add_typer(simulate_app, name="simulate")
@@ -58,29 +60,6 @@ DtypeOption = Annotated[
 ]
 
 
-def _checked_url(value: str | None) -> str | None:
-    from urllib.parse import urlsplit
-
-    if value is None:
-        return None
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise typer.BadParameter(f"{value!r} is no URL of a fleet; expected something like http://127.0.0.1:8080")
-    return value
-
-
-Url = Annotated[
-    str | None,
-    typer.Option(
-        envvar="COPYDESK_URL",
-        callback=_checked_url,
-        help="The fleet to talk to. (default: the one that runs here)",
-    ),
-]
 StateDir = Annotated[
     Path | None,
     typer.Option(
@@ -244,7 +223,7 @@ def prepare(
 
 @bench_app.callback()
 def bench_root() -> None:
-    """Benchmarks: this engine beside others."""
+    """Benchmarks: this engine beside others, a fleet under load."""
 
 
 @bench_app.command()
@@ -398,6 +377,9 @@ def balancing(
 
     request = SimulateRequest(tuple(scenario or ()), pods, gateways, load, seconds, seed, picture, as_json=json)
     raise typer.Exit(simulate_balancing(request))
+
+
+measuring.add_to(app, bench_app)
 
 
 def run() -> None:

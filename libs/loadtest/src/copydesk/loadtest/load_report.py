@@ -48,8 +48,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     """A run. Rates are in requests a second, over the `seconds` in which requests were due.
 
     `goodput` counts the answers within `slo_ms`, `good_share` is their part of all requests. `stall_s` is the
-    longest time without any answer while requests were on the way. `late_p99_ms` is how late the generator sent: the
-    report is to be believed where that is small beside the latencies.
+    longest time without any answer while requests were on the way. `late_p99_ms` is how late the generator sent:
+    the report is to be believed where that is small beside the latencies.
     """
 
     shape: str

@@ -20,7 +20,8 @@ def html(report: LoadReport, *, title: str, facts: Sequence[tuple[str, str]] = (
     charts = "\n".join(svg(chart, standalone=False) for chart in charts_of(report))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{_STYLE}{STYLE}</style></head>\n'
+        f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{_STYLE}{STYLE}</style>'
+        "</head>\n"
         f"<body><h1>{escape(title)}</h1>\n{_table(facts)}\n{_table(rows(report))}\n{charts}\n{_failures(report)}"
         "</body></html>\n"
     )

@@ -36,8 +36,10 @@ class Prompt:
     text: str = ""
 
 
-def read_texts(path: Path | None, count: int) -> list[str]:
+def read_texts(path: Path | None, count: int | None) -> list[str]:
     """Return the first `count` lines of a file that are not blank, or of the sentences that come with the command.
+
+    Without a count it is all of them, at least one.
 
     Raises:
         WorkloadError: The file cannot be read, or has too few lines.
@@ -47,7 +49,9 @@ def read_texts(path: Path | None, count: int) -> list[str]:
     else:
         content = _read(path)
     texts = [line.strip() for line in content.splitlines() if line.strip()]
-    if len(texts) < count:
+    if count is None and not texts:
+        raise WorkloadError(str(path or _SHIPPED), "no sentences in it")
+    if count is not None and len(texts) < count:
         raise WorkloadError(str(path or _SHIPPED), f"{len(texts)} sentences, and {count} are wanted (--count)")
     return texts[:count]
 

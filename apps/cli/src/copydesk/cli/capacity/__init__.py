@@ -1,0 +1,1 @@
+"""`copydesk capacity`: what is measured, and how the outcome is shown."""
