@@ -1,0 +1,71 @@
+"""What one pod can do: from a capacity certificate to pods' worth of work.
+
+Concurrency is what is observed, since it holds whatever a request costs; but it does not add up. A pod that runs
+half as many requests answers each of them sooner, and so does more than half the work: on a certificate's curve
+the rate is concave in the concurrency. Counting pods as concurrency over target would call for too few when the
+fleet is idle. So concurrency is read off the curve first, as a share of the certified rate.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+
+from copydesk.loadtest.certificate import Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """One pod: C* (requests), R* (requests a second), and the share of R* done at each concurrency below C*.
+
+    `concurrencies` and `shares` ascend from (0, 0) to (C*, 1).
+    """
+
+    concurrency: float
+    rate: float
+    slo_ms: float
+    concurrencies: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, certificate: Certificate) -> Capacity:
+        """Return what a certificate says of one pod."""
+        full, rate, pods = certificate.concurrency_per_pod, certificate.rate_per_pod, certificate.pods
+        points = [
+            (point.concurrency / pods, min(1.0, point.rate / pods / rate))
+            for point in certificate.curve
+            if point.concurrency / pods < full
+        ]
+        shares = accumulate([0.0, *(share for _, share in points), 1.0], max)
+        return cls(full, rate, certificate.slo_ms, (0.0, *(c for c, _ in points), full), tuple(shares))
+
+    def share(self, concurrency: float) -> float:
+        """Return the part of R* that a pod does which has so many requests; above 1 where work waits."""
+        if not concurrency > 0.0:
+            return 0.0
+        if concurrency >= self.concurrency:
+            return concurrency / self.concurrency
+        return _interpolate(concurrency, self.concurrencies, self.shares)
+
+    def concurrency_at(self, share: float) -> float:
+        """Return the concurrency at which a pod does that part of R*: the inverse of `share` up to 1."""
+        if share >= 1.0:
+            return self.concurrency * share
+        return _interpolate(share, self.shares, self.concurrencies)
+
+    def work(self, concurrency: float, pods: float) -> float:
+        """Return how many pods' worth of work it is when so many pods have so many requests together."""
+        return pods * self.share(concurrency / pods) if pods > 0.0 else 0.0
+
+
+def _interpolate(x: float, xs: tuple[float, ...], ys: tuple[float, ...]) -> float:
+    right = bisect_left(xs, x)
+    if right == 0:
+        return ys[0]
+    if right == len(xs):
+        return ys[-1]
+    span = xs[right] - xs[right - 1]
+    part = (x - xs[right - 1]) / span if span > 0.0 and math.isfinite(span) else 1.0
+    return ys[right - 1] + part * (ys[right] - ys[right - 1])

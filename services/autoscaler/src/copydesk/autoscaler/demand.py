@@ -1,0 +1,89 @@
+"""How much work there is: from the reports of gateways and the loads of pods, to pods' worth of work.
+
+Missing is not zero. A gateway that has fallen silent counts with what it said last; only after a minute is it left
+out, and then only if others are heard and every pod says what it has, so that whatever the silent one sends is
+seen where it arrives. An outage that was read as no load has emptied fleets: kubernetes/kubernetes#104387,
+kedacore/keda#3065.
+
+What is refused is demand as well: shedding or a bounded queue must not hide it (knative/serving#2141).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from copydesk.autoscaler.capacity import Capacity
+from copydesk.autoscaler.observation import GatewayDemand
+from copydesk.autoscaler.pods import Census
+from copydesk.autoscaler.rules import Rules
+
+ABSURD = 1e9
+"""No fleet has so many requests: what says so is broken, and counts as missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Demand at one moment. `concurrency` are requests at the fleet and in queues before it, `work` pods' worth
+    of it with what was refused. `stale` are the gateways that are not heard in time, `heard` whether any is.
+    """
+
+    concurrency: float
+    work: float
+    stale: tuple[str, ...]
+    heard: bool
+    waiting: bool
+    service_s: float | None
+    p99_ms: float | None
+
+
+def measure(
+    gateways: Iterable[GatewayDemand], census: Census, capacity: Capacity, rules: Rules, usual_s: float, now: float
+) -> Demand:
+    """Add up what there is; `usual_s` is the service time last known, 0 for none."""
+    fresh: list[GatewayDemand] = []
+    late: list[GatewayDemand] = []
+    broken: list[str] = []
+    for one in gateways:
+        if not _sound(one):
+            broken.append(one.gateway)
+        else:
+            (fresh if now - one.at <= rules.stale_s else late).append(one)
+    covered = bool(fresh) and census.load is not None
+    held = [one for one in late if not (covered and now - one.at > rules.silent_s)]
+    counted = fresh + held
+    in_flight = sum(one.in_flight + one.queued for one in counted)
+    concurrency = max(in_flight, census.load or 0.0)
+    service_s = _mean([(one.service_s, one.in_flight) for one in fresh])
+    shed = sum(one.shed for one in counted)
+    return Demand(
+        concurrency,
+        _work(concurrency, shed, service_s or usual_s, census, capacity, rules),
+        (*broken, *(one.gateway for one in held)),
+        bool(fresh),
+        shed > 0.0 or any(one.queued >= 1.0 for one in counted),
+        service_s,
+        _mean([(one.p99_ms, one.in_flight) for one in fresh]),
+    )
+
+
+def _work(
+    concurrency: float, shed: float, service_s: float, census: Census, capacity: Capacity, rules: Rules
+) -> float:
+    """Return pods' worth of work: what runs, what waits over the time to work it off, what was refused."""
+    full = census.ready * capacity.concurrency
+    running = capacity.work(min(concurrency, full), census.ready)
+    waiting = max(0.0, concurrency - full) / (capacity.rate * rules.drain_s)
+    refused = shed * (service_s or capacity.concurrency / capacity.rate) / capacity.concurrency
+    return min(ABSURD, running + waiting + refused)
+
+
+def _sound(one: GatewayDemand) -> bool:
+    return math.isfinite(one.at) and all(0.0 <= value < ABSURD for value in (one.in_flight, one.queued, one.shed))
+
+
+def _mean(weighted: Iterable[tuple[float | None, float]]) -> float | None:
+    known = [(value, weight) for value, weight in weighted if value is not None and 0.0 < value < ABSURD]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total > 0.0 else None

@@ -1,0 +1,58 @@
+"""A decision in words, for whoever is woken by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from copydesk.autoscaler.decision import Inputs, Rule
+
+if TYPE_CHECKING:
+    from copydesk.autoscaler.decide import Policy
+
+
+def explain(rule: Rule, inputs: Inputs, replicas: int, policy: Policy) -> str:
+    """Return one sentence that says what was done and why."""
+    return f"{_what(inputs.size, replicas)}: {_WHY[rule](inputs, policy)}"
+
+
+def _what(size: int, replicas: int) -> str:
+    if replicas == size:
+        return f"stay at {size}"
+    return f"{'add' if replicas > size else 'remove'} {abs(replicas - size)} to be {replicas}"
+
+
+def _work(inputs: Inputs) -> str:
+    rising = f", rising by {inputs.slope * 60.0:.1f} a minute" if inputs.slope > 0.0 else ""
+    needed = f"at {inputs.share:.0%} a pod that takes {inputs.wanted}"
+    return f"demand is {inputs.demand_20:.1f} pods' worth{rising}; {needed}"
+
+
+def _stale(inputs: Inputs, _: Policy) -> str:
+    who = ", ".join(inputs.stale_gateways[:3])
+    more = len(inputs.stale_gateways) - 3
+    named = f"no news of {who}{f' and {more} more' if more > 0 else ''}" if who else "not all is known"
+    return f"{named}, and what is missing is not zero"
+
+
+_WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
+    Rule.STEADY: lambda i, _: _work(i),
+    Rule.UP: lambda i, _: _work(i),
+    Rule.PANIC: lambda i, _: (
+        f"in the last 6 s demand was {i.demand_6:.1f} pods' worth, and {i.effective:.1f} pods work or soon will"
+    ),
+    Rule.FORECAST: lambda i, _: (
+        f"days before (right to {i.forecast_error or 0.0:.0%}) promise that it will take {i.forecast}"
+    ),
+    Rule.STUCK: lambda i, _: f"{i.stuck} pods do not become ready, and are not waited for",
+    Rule.DOWN: lambda i, _: f"{_work(i)}, and took no more than {i.peak} lately",
+    Rule.HOLD_STALE: _stale,
+    Rule.HOLD_SILENT: lambda i, _: f"nothing has been heard for {i.silent_s:.0f} s",
+    Rule.HOLD_NEW: lambda i, p: f"a new leader does not shrink for {p.rules.new_leader_s:.0f} s",
+    Rule.HOLD_RECENT: lambda i, p: f"it took {i.peak} within the last {p.rules.memory_s:.0f} s",
+    Rule.HOLD_GUARD: lambda i, _: (
+        f"with fewer, {i.demand_60:.1f} pods' worth of the last minute would be too much"
+    ),
+    Rule.HOLD_PACE: lambda i, p: f"at most {p.rules.shrink_share:.0%} go within {p.rules.shrink_s:.0f} s",
+    Rule.LIMIT: lambda i, p: f"{_work(i)}, and the limits are {p.limits.min_pods} to {p.limits.max_pods}",
+}

@@ -1,0 +1,66 @@
+"""The constants of the decision, each with its reason. What a site changes are limits and cold start."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from copydesk.autoscaler.limits import LimitsError
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How `decide` judges; durations in seconds.
+
+    `cold_start_s` is L90, the time in which nine of ten new pods become ready. All else has a default that the
+    simulator was used to find.
+
+    Raises:
+        LimitsError: A value with which nothing sensible can be decided; it names the key.
+    """
+
+    cold_start_s: float = 60.0
+    # A target between these shares of C*; with what the curve says of them, shares of R*.
+    least_share: float = 0.5
+    most_share: float = 0.85
+    # Assumed of a day that has not been seen: demand that rises by so much of itself in a second.
+    ramp_prior: float = 0.0015
+    # Beyond the cold start: the time to see, to decide, and to be found by the gateways.
+    reaction_s: float = 5.0
+    # What is short of this many times what works or will soon is panic: growth is then hardly limited.
+    panic_ratio: float = 1.5
+    panic_s: float = 60.0
+    growth_s: float = 15.0
+    growth_pods: int = 4
+    growth_ratio: float = 2.0
+    panic_growth_ratio: float = 10.0
+    # Recommendations that are not undercut.
+    memory_s: float = 300.0
+    shrink_s: float = 60.0
+    shrink_share: float = 0.10
+    # What is left may be loaded up to this part of the target.
+    guard: float = 0.97
+    # Gateways report each second: two lost reports may happen, three are no chance.
+    stale_s: float = 3.0
+    silent_s: float = 60.0
+    new_leader_s: float = 60.0
+    # An unready pod is stuck after so many cold starts; what replaces them is at most that part of the fleet.
+    stuck_after: float = 3.0
+    stuck_share: float = 0.25
+    # A backlog shall be worked off in this time.
+    drain_s: float = 3.0
+    forecast_lead_s: float = 60.0
+    forecast_error: float = 0.20
+
+    def __post_init__(self) -> None:
+        for key in self.__slots__:
+            value = getattr(self, key)
+            if not (math.isfinite(value) and value > 0):
+                raise LimitsError(key, value, "expected a finite number above 0")
+        if not self.least_share <= self.most_share <= 1.0:
+            raise LimitsError("most_share", self.most_share, f"expected {self.least_share} (least_share) to 1")
+
+    @property
+    def lead_s(self) -> float:
+        """How far ahead demand must be known for a pod that is ordered now."""
+        return self.cold_start_s + self.reaction_s
