@@ -84,7 +84,7 @@ def _inputs(policy: Policy, state: State, found: Demand, census: Census, size: i
     rules, capacity = policy.rules, policy.capacity
     part = share(capacity, rules, state.ramp or rules.ramp_prior, state.refinement.factor)
     d6, d20, d60 = (window.mean(state.demand, seconds, now) for seconds in (6.0, 20.0, 60.0))
-    rise = max(0.0, window.slope(state.demand, now))
+    rise = window.slope(state.demand, now)
     wanted = _pods(d20 + rise * rules.lead_s, part)
     silent_since = state.heard_at if state.heard_at is not None else state.leader_since
     lead = math.ceil(rules.cold_start_s)

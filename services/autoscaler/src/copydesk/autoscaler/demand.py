@@ -23,6 +23,10 @@ ABSURD = 1e9
 """No fleet has so many requests: what says so is broken, and counts as missing."""
 
 
+SLOWEST = 2.0
+"""What is refused is not taken to cost more than so many times what was certified, nor less than that part."""
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Demand at one moment. `concurrency` are requests at the fleet and in queues before it, `work` pods' worth
@@ -75,8 +79,17 @@ def _work(
     full = census.ready * capacity.concurrency
     running = capacity.work(min(concurrency, full), census.ready)
     waiting = max(0.0, concurrency - full) / (capacity.rate * rules.drain_s)
-    refused = shed * (service_s or capacity.concurrency / capacity.rate) / capacity.concurrency
+    refused = shed / capacity.rate * _slowness(min(concurrency, full), service_s, census, capacity)
     return min(ABSURD, running + waiting + refused)
+
+
+def _slowness(concurrency: float, service_s: float, census: Census, capacity: Capacity) -> float:
+    """Return how many times longer requests take than the certificate says of pods with so many: texts differ."""
+    if not (census.ready and concurrency > 0.0 and service_s > 0.0):
+        return 1.0
+    each = concurrency / census.ready
+    certified = each / (capacity.share(each) * capacity.rate)
+    return min(SLOWEST, max(1.0 / SLOWEST, service_s / certified))
 
 
 def _sound(one: GatewayDemand) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import sqrt
 from statistics import median
 
 Samples = Sequence[tuple[float, float]]
@@ -19,11 +20,12 @@ def mean(samples: Samples, seconds: float, now: float) -> float:
 
 
 def slope(samples: Samples, now: float) -> float:
-    """Return the rise a second over the last half minute: the median rise between blocks of five seconds.
+    """Return the rise a second over the last half minute, as far as it is certain; 0 if it is not.
 
-    A median, since the lead multiplies what is found by more than a minute. A step in demand moves two of the five
-    rises at most, and is no ramp: a line through it would promise as much again and more. 0 until there are
-    samples in each block.
+    The median rise between blocks of five seconds less its standard error, since the lead multiplies what is found
+    by more than a minute. A step in demand moves two of the five rises at most, and is no ramp: a line through it
+    would promise as much again and more. Noise moves all of them, in all directions. 0 until there are samples in
+    each block.
     """
     sums, counts = [0.0] * BLOCKS, [0] * BLOCKS
     for at, value in samples:
@@ -34,4 +36,11 @@ def slope(samples: Samples, now: float) -> float:
     if not all(counts):
         return 0.0
     means = [total / number for total, number in zip(sums, counts, strict=True)]
-    return median(newer - older for newer, older in pairwise(means)) / BLOCK_S
+    rises = [newer - older for newer, older in pairwise(means)]
+    middle = median(rises)
+    spread = median(abs(rise - middle) for rise in rises)
+    return max(0.0, middle - _ERROR * spread) / BLOCK_S
+
+
+# The standard error of a median of n, from the median absolute deviation of a normal distribution.
+_ERROR = 1.2533 * 1.4826 / sqrt(BLOCKS - 1)

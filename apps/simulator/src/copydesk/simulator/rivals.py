@@ -1,0 +1,149 @@
+"""The rules by which others scale, from what their documentation and sources say; none of their code.
+
+All of them see requests in flight and in queues, averaged as their own pipelines average them, and none sees what
+was refused. The target of each is `TARGET` of the certified concurrency: 70 % is Knative's default, and what the
+guides of the other two use as an example.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from copydesk.autoscaler.limits import Limits
+from copydesk.simulator.policy import View
+
+TARGET = 0.7
+
+
+class Window:
+    """A mean over the last seconds."""
+
+    def __init__(self, seconds: int) -> None:
+        self._values: deque[float] = deque(maxlen=seconds)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Take in one second."""
+        if len(self._values) == self._values.maxlen:
+            self._sum -= self._values[0]
+        self._values.append(value)
+        self._sum += value
+
+    def mean(self) -> float:
+        """Return the mean."""
+        return self._sum / len(self._values)
+
+
+class Hpa:
+    """Kubernetes' HorizontalPodAutoscaler, `autoscaling/v2`, on a metric of type Pods, with its default behaviour.
+
+    Every 15 s; `desired = ceil(current x metric / target)`, nothing within a tolerance of 10 %. Pods that are not
+    ready count as idle when it would grow, and not at all when it would shrink. Up by the larger of 4 pods and
+    100 % in 15 s, without delay; down to the highest recommendation of the last 300 s, by up to 100 % in 15 s.
+    https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ (Algorithm details; Default
+    behavior). The metric is given a mean over one period, which is kind: through an adapter it takes longer.
+    """
+
+    PERIOD_S, TOLERANCE, DOWN_S, UP_PODS, UP_RATIO = 15, 0.1, 300, 4, 2.0
+
+    def __init__(self, target: float, limits: Limits) -> None:
+        self._target, self._limits = target, limits
+        self._load = Window(self.PERIOD_S)
+        self._recommended: deque[int] = deque(maxlen=self.DOWN_S // self.PERIOD_S)
+
+    def decide(self, view: View, now: float) -> int:
+        """Return the size."""
+        self._load.add(view.flow.in_flight + view.flow.queued)
+        if int(now) % self.PERIOD_S:
+            return view.size
+        wanted = self._limits.clamp(self._desired(view))
+        self._recommended.append(wanted)
+        if wanted > view.size:
+            return min(wanted, max(view.size + self.UP_PODS, math.floor(self.UP_RATIO * view.size)))
+        return min(view.size, max(self._recommended))
+
+    def _desired(self, view: View) -> int:
+        if not view.ready:
+            return view.size
+        ratio = self._load.mean() / view.ready / self._target
+        if ratio <= 1.0 or view.count == view.ready:
+            return view.size if abs(ratio - 1.0) <= self.TOLERANCE else math.ceil(ratio * view.ready)
+        idle = self._load.mean() / view.count / self._target
+        return math.ceil(idle * view.count) if idle > 1.0 + self.TOLERANCE else view.size
+
+
+class Kpa:
+    """Knative's pod autoscaler (KPA) with its defaults.
+
+    Every 2 s; a stable window of 60 s and a panic window of 6 s. Panic begins when the panic window calls for 200 %
+    of the ready pods or more, ends once it has not for a stable window; in panic it only grows. No more than 1,000
+    times the ready pods, no less than half of them.
+    https://knative.dev/docs/serving/autoscaling/kpa-specific/ and
+    https://knative.dev/docs/serving/autoscaling/concurrency/ (target utilization 70 %).
+    """
+
+    TICK_S, STABLE_S, PANIC_S, THRESHOLD, UP_RATE, DOWN_RATE = 2, 60, 6, 2.0, 1000.0, 2.0
+
+    def __init__(self, target: float, limits: Limits) -> None:
+        self._target, self._limits = target, limits
+        self._stable, self._panic = Window(self.STABLE_S), Window(self.PANIC_S)
+        self._panicked_at: float | None = None
+        self._most = 0
+
+    def decide(self, view: View, now: float) -> int:
+        """Return the size."""
+        for window in (self._stable, self._panic):
+            window.add(view.flow.in_flight + view.flow.queued)
+        if int(now) % self.TICK_S:
+            return view.size
+        ready = max(1, view.ready)
+        stable = self._bounded(self._stable.mean(), ready)
+        panic = self._bounded(self._panic.mean(), ready)
+        if math.ceil(self._panic.mean() / self._target) / ready >= self.THRESHOLD:
+            if self._panicked_at is None:
+                self._most = 0
+            self._panicked_at = now
+        elif self._panicked_at is not None and now - self._panicked_at > self.STABLE_S:
+            self._panicked_at = None
+        if self._panicked_at is None:
+            return self._limits.clamp(stable)
+        self._most = max(self._most, panic, stable, view.ready)
+        return self._limits.clamp(self._most)
+
+    def _bounded(self, load: float, ready: int) -> int:
+        wanted = math.ceil(load / self._target)
+        return min(math.ceil(self.UP_RATE * ready), max(math.floor(ready / self.DOWN_RATE), wanted))
+
+
+class Ray:
+    """Ray Serve's default policy, on ongoing requests.
+
+    The mean of the last 30 s (`look_back_period_s`) over the running replicas and over
+    `target_ongoing_requests` is the error ratio; with both scaling factors 1, desired is ceil(running x ratio). It
+    has to call for more for 30 s (`upscale_delay_s`), or for less for 600 s (`downscale_delay_s`), without a break.
+    https://docs.ray.io/en/latest/serve/advanced-guides/advanced-autoscaling.html and
+    https://docs.ray.io/en/latest/serve/api/doc/ray.serve.config.AutoscalingConfig.html
+    """
+
+    LOOK_BACK_S, UP_S, DOWN_S = 30, 30.0, 600.0
+
+    def __init__(self, target: float, limits: Limits) -> None:
+        self._target, self._limits = target, limits
+        self._load = Window(self.LOOK_BACK_S)
+        self._since: tuple[int, float] | None = None
+
+    def decide(self, view: View, now: float) -> int:
+        """Return the size."""
+        self._load.add(view.flow.in_flight + view.flow.queued)
+        wanted = self._limits.clamp(math.ceil(self._load.mean() / self._target)) if view.ready else view.size
+        direction = (wanted > view.size) - (wanted < view.size)
+        if direction == 0:
+            self._since = None
+            return view.size
+        if self._since is None or self._since[0] != direction:
+            self._since = (direction, now)
+        if now - self._since[1] < (self.UP_S if direction > 0 else self.DOWN_S):
+            return view.size
+        self._since = None
+        return wanted
