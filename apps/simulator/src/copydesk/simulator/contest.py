@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -22,7 +23,11 @@ from copydesk.simulator.score import PRICE_PER_HOUR, Score, score
 from copydesk.simulator.trace import Trace
 
 OURS, CLAIRVOYANT = "copydesk", "clairvoyant"
-RIVALS: Mapping[str, Callable[[float, Limits], Policy]] = {"hpa": Hpa, "kpa": Kpa, "ray": Ray}
+RIVALS: Mapping[str, Callable[[float, Limits], Policy]] = {
+    "hpa": Hpa,
+    "kpa": partial(Kpa, down_delay_s=300),
+    "ray": partial(Ray, up_s=0.0, down_factor=0.3),
+}
 
 
 @dataclass(frozen=True, slots=True)

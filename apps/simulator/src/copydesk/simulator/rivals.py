@@ -13,7 +13,7 @@ from collections import deque
 from copydesk.autoscaler.limits import Limits
 from copydesk.simulator.policy import View
 
-TARGET = 0.7
+TARGET = 0.6
 
 
 class Window:
@@ -85,9 +85,10 @@ class Kpa:
 
     TICK_S, STABLE_S, PANIC_S, THRESHOLD, UP_RATE, DOWN_RATE = 2, 60, 6, 2.0, 1000.0, 2.0
 
-    def __init__(self, target: float, limits: Limits) -> None:
+    def __init__(self, target: float, limits: Limits, down_delay_s: int = 0) -> None:
         self._target, self._limits = target, limits
         self._stable, self._panic = Window(self.STABLE_S), Window(self.PANIC_S)
+        self._recent: deque[int] = deque([0], maxlen=max(1, down_delay_s // self.TICK_S))
         self._panicked_at: float | None = None
         self._most = 0
 
@@ -106,10 +107,11 @@ class Kpa:
             self._panicked_at = now
         elif self._panicked_at is not None and now - self._panicked_at > self.STABLE_S:
             self._panicked_at = None
-        if self._panicked_at is None:
-            return self._limits.clamp(stable)
-        self._most = max(self._most, panic, stable, view.ready)
-        return self._limits.clamp(self._most)
+        wanted = stable
+        if self._panicked_at is not None:
+            self._most = wanted = max(self._most, panic, stable, view.ready)
+        self._recent.append(wanted)
+        return self._limits.clamp(max(self._recent))
 
     def _bounded(self, load: float, ready: int) -> int:
         wanted = math.ceil(load / self._target)
@@ -128,22 +130,28 @@ class Ray:
 
     LOOK_BACK_S, UP_S, DOWN_S = 30, 30.0, 600.0
 
-    def __init__(self, target: float, limits: Limits) -> None:
+    def __init__(self, target: float, limits: Limits, up_s: float = UP_S, down_factor: float = 1.0) -> None:
         self._target, self._limits = target, limits
+        self._up_s, self._down_factor = up_s, down_factor
         self._load = Window(self.LOOK_BACK_S)
         self._since: tuple[int, float] | None = None
 
     def decide(self, view: View, now: float) -> int:
         """Return the size."""
         self._load.add(view.flow.in_flight + view.flow.queued)
-        wanted = self._limits.clamp(math.ceil(self._load.mean() / self._target)) if view.ready else view.size
+        wanted = self._limits.clamp(self._desired(view)) if view.ready else view.size
         direction = (wanted > view.size) - (wanted < view.size)
         if direction == 0:
             self._since = None
             return view.size
         if self._since is None or self._since[0] != direction:
             self._since = (direction, now)
-        if now - self._since[1] < (self.UP_S if direction > 0 else self.DOWN_S):
+        if now - self._since[1] < (self._up_s if direction > 0 else self.DOWN_S):
             return view.size
         self._since = None
         return wanted
+
+    def _desired(self, view: View) -> int:
+        error = self._load.mean() / view.ready / self._target
+        factor = self._down_factor if error < 1.0 else 1.0
+        return math.ceil(view.ready * (1.0 + factor * (error - 1.0)))

@@ -96,6 +96,7 @@ def _inputs(policy: Policy, state: State, found: Demand, census: Census, size: i
         concurrency=found.concurrency,
         demand=found.work,
         demand_6=d6,
+        urgent=max(d6, found.work if found.refused and found.heard else window.lately(state.demand)),
         demand_20=d20,
         demand_60=d60,
         slope=rise,
@@ -132,7 +133,7 @@ def _learn(policy: Policy, state: State, found: Demand, census: Census, inputs: 
                 load=load,
                 p99_ms=found.p99_ms,
                 slo_ms=policy.capacity.slo_ms,
-                clean=known and not found.waiting and census.ready > 0,
+                clean=known and not (found.waiting or found.refused) and census.ready > 0,
                 now=now,
             ),
         ),
@@ -168,7 +169,7 @@ def _wanted(policy: Policy, inputs: Inputs) -> tuple[int, Rule]:
     """Return what is called for, and the rule that calls for most of it."""
     calls = [(inputs.wanted, Rule.UP)]
     if _panics(policy, inputs):
-        calls.append((_pods(inputs.demand_6, inputs.share), Rule.PANIC))
+        calls.append((_pods(policy.rules.panic_margin * inputs.urgent, inputs.share), Rule.PANIC))
     if inputs.forecast is not None:
         calls.append((inputs.forecast, Rule.FORECAST))
     wanted, rule = max(calls, key=lambda call: call[0])
@@ -179,7 +180,7 @@ def _wanted(policy: Policy, inputs: Inputs) -> tuple[int, Rule]:
 
 
 def _panics(policy: Policy, inputs: Inputs) -> bool:
-    urgent = _pods(inputs.demand_6, inputs.share)
+    urgent = _pods(inputs.urgent, inputs.share)
     return urgent >= policy.rules.panic_ratio * inputs.effective and urgent > inputs.ready
 
 

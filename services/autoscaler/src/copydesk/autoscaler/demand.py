@@ -38,6 +38,7 @@ class Demand:
     stale: tuple[str, ...]
     heard: bool
     waiting: bool
+    refused: bool
     service_s: float | None
     p99_ms: float | None
 
@@ -66,7 +67,8 @@ def measure(
         _work(concurrency, shed, service_s or usual_s, census, capacity, rules),
         (*broken, *(one.gateway for one in held)),
         bool(fresh),
-        shed > 0.0 or any(one.queued >= 1.0 for one in counted),
+        any(one.queued >= 1.0 for one in counted),
+        shed > 0.0,
         service_s,
         _mean([(one.p99_ms, one.in_flight) for one in fresh]),
     )

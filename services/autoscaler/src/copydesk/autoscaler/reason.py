@@ -39,7 +39,7 @@ _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     Rule.STEADY: lambda i, _: _work(i),
     Rule.UP: lambda i, _: _work(i),
     Rule.PANIC: lambda i, _: (
-        f"in the last 6 s demand was {i.demand_6:.1f} pods' worth, and {i.effective:.1f} pods work or soon will"
+        f"demand has jumped to {i.urgent:.1f} pods' worth, and {i.effective:.1f} pods work or soon will"
     ),
     Rule.FORECAST: lambda i, _: (
         f"days before (right to {i.forecast_error or 0.0:.0%}) promise that it will take {i.forecast}"

@@ -30,6 +30,8 @@ class Rules:
     # What is short of this many times what works or will soon is panic: growth is then hardly limited.
     panic_ratio: float = 1.5
     panic_s: float = 60.0
+    # In panic, so many times what is needed: then the quickest starts suffice, and nobody waits for the slowest.
+    panic_margin: float = 1.5
     growth_s: float = 15.0
     growth_pods: int = 4
     growth_ratio: float = 2.0

@@ -19,6 +19,11 @@ def mean(samples: Samples, seconds: float, now: float) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
+def lately(samples: Samples) -> float:
+    """Return what both of the last two samples reach: a single one may be a slip."""
+    return min(value for _, value in samples[-2:]) if len(samples) > 1 else 0.0
+
+
 def slope(samples: Samples, now: float) -> float:
     """Return the rise a second over the last half minute, as far as it is certain; 0 if it is not.
 
