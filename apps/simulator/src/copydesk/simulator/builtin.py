@@ -3,7 +3,8 @@
 `diurnal` is a working day of people who write: a slow dawn, a steep beginning of work, the peak before noon, a
 sharp lunch break whose end is steeper than anything else, a second peak, an evening. Its noise has a memory of two
 minutes. The others are the cases on which autoscalers differ: ten times as much from one second to the next and
-back; twice as much for good; a flash crowd that comes in ten seconds and fades over minutes; and nothing but noise.
+back; twice as much for good; a flash crowd that comes in ten seconds and fades over minutes; and nothing but
+noise.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _NOISE_SEED = 20_240_510
 _DAY = (
     # hour, share of the peak
     (0.0, 0.24), (2.0, 0.18), (5.0, 0.20), (7.0, 0.32), (8.5, 0.45), (8.75, 0.48), (9.25, 0.84), (10.5, 0.97),
-    (11.0, 0.98), (11.9, 0.92), (12.1, 0.68), (12.95, 0.66), (13.05, 0.90), (14.5, 0.96), (16.5, 0.90), (17.5, 0.62),
-    (19.5, 0.50), (20.5, 0.56), (22.0, 0.40), (24.0, 0.24),
+    (11.0, 0.98), (11.9, 0.92), (12.1, 0.68), (12.95, 0.66), (13.05, 0.90), (14.5, 0.96), (16.5, 0.90),
+    (17.5, 0.62), (19.5, 0.50), (20.5, 0.56), (22.0, 0.40), (24.0, 0.24),
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """The least that could be paid: by whoever knows all that will come.
 
-For each second the pods that hold the objective, each ordered one cold start before it is needed. A pod that is not
-needed for less than a cold start is kept, since to start it again would cost more. Pods are alike and each decision
-concerns one, so that this is the minimum of pod hours without a violation; nobody can do it.
+For each second the pods that hold the objective, each ordered one cold start before it is needed. A pod that is
+not needed for less than a cold start is kept, since to start it again would cost more. Pods are alike and each
+decision concerns one, so that this is the minimum of pod hours without a violation; nobody can do it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Counts = NDArray[np.int64]
 
 def plan(arrivals: Seconds, profile: Profile, limits: Limits, cold_start_s: float) -> tuple[Counts, Counts, int]:
     """Return for each second the pods that work and those that are paid for, and how often the number changed."""
-    needed = np.ceil(arrivals / profile.capacity.rate - 1e-9).astype(np.int64).clip(limits.min_pods, limits.max_pods)
+    needed = (
+        np.ceil(arrivals / profile.capacity.rate - 1e-9).astype(np.int64).clip(limits.min_pods, limits.max_pods)
+    )
     lead = round(cold_start_s)
     working = np.zeros(len(needed), dtype=np.int64)
     paid = np.zeros(len(needed), dtype=np.int64)

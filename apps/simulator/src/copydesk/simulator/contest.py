@@ -75,7 +75,9 @@ def contest(
     arrivals = trace.arrivals(setting.seed)
     needed = first_size(arrivals, profile)
     if needed > setting.limits.max_pods:
-        raise LimitsError("max_pods", setting.limits.max_pods, f"{trace.name} begins with {needed} pods' worth of load")
+        raise LimitsError(
+            "max_pods", setting.limits.max_pods, f"{trace.name} begins with {needed} pods' worth of load"
+        )
     timelines: dict[str, Timeline] = {}
     for name, policy in _policies(profile, setting).items():
         tell(f"{trace.name}: {name}")

@@ -16,10 +16,11 @@ SLOW_START_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Luck:
-    """What befalls pods. Cold starts are log-normal, by median and nine-in-ten; one in `fail_starts` never ends.
+    """What befalls pods. Cold starts are log-normal, by median and nine-in-ten; a part `fail_starts` never ends.
 
-    A pod that runs dies after `mean_life_h` hours on average, and is replaced by a new one at once. One whose start
-    never ends is replaced after `give_up_s`, as Kubernetes does once a startup probe has failed for long enough.
+    A pod that runs dies after `mean_life_h` hours on average, and is replaced by a new one at once. One whose
+    start never ends is replaced after `give_up_s`, as Kubernetes does once a startup probe has failed for long
+    enough.
     """
 
     cold_start_median_s: float = 35.0

@@ -2,8 +2,8 @@
 
 A request takes a fraction of a second and a step is one, so that within a step each pod is where its curve says it
 is at that rate. What comes beyond the highest rate waits, and waiting adds to latency. Gateways refuse what could
-not be answered by its deadline, as `copydesk.routing.admission` does. A test holds this against a simulation of the
-single requests (`copydesk.simulator.requests`).
+not be answered by its deadline, as `copydesk.routing.admission` does. A test holds this against a simulation of
+the single requests (`copydesk.simulator.requests`).
 """
 
 from __future__ import annotations

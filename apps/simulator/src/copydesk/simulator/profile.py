@@ -33,8 +33,8 @@ ASSUMED_POD = Certificate(
     ),
     made_at=0.0,
 )
-"""Used when no certificate is given. No measurement: a published account of a production fleet names 1,200 requests
-a second for a pod on an H100; the curve is a batch whose step takes 100 ms plus 0.5 ms a request.
+"""Used when no certificate is given. No measurement: a published account of a production fleet names 1,200
+requests a second for a pod on an H100; the curve is a batch whose step takes 100 ms plus 0.5 ms a request.
 """
 
 

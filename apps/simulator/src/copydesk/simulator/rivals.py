@@ -76,9 +76,9 @@ class Hpa:
 class Kpa:
     """Knative's pod autoscaler (KPA) with its defaults.
 
-    Every 2 s; a stable window of 60 s and a panic window of 6 s. Panic begins when the panic window calls for 200 %
-    of the ready pods or more, ends once it has not for a stable window; in panic it only grows. No more than 1,000
-    times the ready pods, no less than half of them.
+    Every 2 s; a stable window of 60 s and a panic window of 6 s. Panic begins when the panic window calls for 200
+    % of the ready pods or more, ends once it has not for a stable window; in panic it only grows. No more than
+    1,000 times the ready pods, no less than half of them.
     https://knative.dev/docs/serving/autoscaling/kpa-specific/ and
     https://knative.dev/docs/serving/autoscaling/concurrency/ (target utilization 70 %).
     """
@@ -121,9 +121,9 @@ class Kpa:
 class Ray:
     """Ray Serve's default policy, on ongoing requests.
 
-    The mean of the last 30 s (`look_back_period_s`) over the running replicas and over
-    `target_ongoing_requests` is the error ratio; with both scaling factors 1, desired is ceil(running x ratio). It
-    has to call for more for 30 s (`upscale_delay_s`), or for less for 600 s (`downscale_delay_s`), without a break.
+    The mean of the last 30 s (`look_back_period_s`) over the running replicas and over `target_ongoing_requests`
+    is the error ratio; with both scaling factors 1, desired is ceil(running x ratio). It has to call for more for
+    30 s (`upscale_delay_s`), or for less for 600 s (`downscale_delay_s`), without a break.
     https://docs.ray.io/en/latest/serve/advanced-guides/advanced-autoscaling.html and
     https://docs.ray.io/en/latest/serve/api/doc/ray.serve.config.AutoscalingConfig.html
     """

@@ -24,9 +24,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """One policy on one trace.
 
     `slo_violation_seconds` counts the seconds whose 99th percentile was above the objective, or in which more than
-    0.01 % were refused. `p99_ms` is that of all answers of the trace. `good_share` is the part of all requests that
-    came in a second without violation, `late_share` the part of the answers that took longer than the objective,
-    `shed_share` the part that was refused. `pods_mean` and `pods_most` are pods that were paid for.
+    0.01 % were refused. `p99_ms` is that of all answers of the trace. `good_share` is the part of all requests
+    that came in a second without violation, `late_share` the part of the answers that took longer than the
+    objective, `shed_share` the part that was refused. `pods_mean` and `pods_most` are pods that were paid for.
     """
 
     slo_violation_seconds: int
@@ -76,7 +76,8 @@ def _quantile(timeline: Timeline, part: float) -> float:
 
 
 def _within(timeline: Timeline, ms: float) -> float:
-    """Return the part of all answers that took no longer. Each second's latencies are log-normal after the wait."""
+    """Return the part of all answers that took no longer. Each second's latencies are log-normal after the
+    wait."""
     answered = float(timeline.served.sum())
     if answered <= 0.0:
         return 1.0
@@ -87,4 +88,4 @@ def _within(timeline: Timeline, ms: float) -> float:
 
 
 def _normal(z: Seconds) -> Seconds:
-    return np.interp(z, _Z, _CDF)
+    return np.asarray(np.interp(z, _Z, _CDF), dtype=np.float64)

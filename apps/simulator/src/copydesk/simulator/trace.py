@@ -12,7 +12,7 @@ from copydesk.common.errors import CopydeskError
 Seconds = NDArray[np.float64]
 """One number for each second."""
 
-LONGEST_S = 40 * 86_400
+LONGEST_S = 70 * 86_400
 
 
 class TraceError(CopydeskError):
@@ -37,7 +37,9 @@ class Trace:
 
     def __post_init__(self) -> None:
         if not 60 <= len(self.rates) <= LONGEST_S:
-            raise TraceError(self.name, 0, f"{len(self.rates)} s long, expected 60 s to {LONGEST_S // 86_400} days")
+            raise TraceError(
+                self.name, 0, f"{len(self.rates)} s long, expected 60 s to {LONGEST_S // 86_400} days"
+            )
         if not (np.isfinite(self.rates).all() and (self.rates >= 0).all()):
             raise TraceError(self.name, 0, "has a rate that is not finite, or below 0")
         if not self.rates.any():

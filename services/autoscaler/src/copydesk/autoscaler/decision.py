@@ -29,8 +29,8 @@ class Inputs:
     """All that the decision was made from, in plain numbers. Demand and its kin are in pods' worth of work.
 
     `concurrency` is the demand as it was counted, in requests; `demand` the same in pods that work at the
-    certified rate; `demand_6/20/60` means over so many seconds, `urgent` what both of the last two samples reach, or the last
-    one if requests were refused, if that is more than in 6 s, `slope` its rise a second as far as it is certain;
+    certified rate; `demand_6/20/60` means over so many seconds, `slope` its rise a second as far as it is certain;
+    `urgent` what both of the last two samples reach (the last one, if requests were refused), or that of 6 s;
     `share` the part of the certified rate that a pod shall do; `target` the concurrency a pod at which it does;
     `effective` the pods that count, those that start in part; `wanted` what the demand calls for,
     `peak` the highest of that lately, `forecast` what the feed-forward calls for (None: not in force).

@@ -1,0 +1,66 @@
+"""A contest for people: a table in Markdown, which a terminal shows as well as a document."""
+
+from __future__ import annotations
+
+from copydesk.simulator.contest import CLAIRVOYANT, OURS, Contest
+from copydesk.simulator.score import Score
+
+_HEAD = (
+    "policy",
+    "violation s",
+    "pod hours",
+    "moves",
+    "cost $",
+    "P99 ms",
+    "in good seconds",
+    "refused",
+    "pods",
+    "most",
+)
+
+
+def render(found: Contest) -> str:
+    """Return the table, and what it says."""
+    rows = [_HEAD, *(_row(name, score) for name, score in found.policies.items())]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(_HEAD))]
+    lines = [_line(row, widths) for row in rows]
+    lines.insert(
+        1, _line(tuple("-" * (width - (i > 0)) + ":" * (i > 0) for i, width in enumerate(widths)), widths)
+    )
+    return "\n".join([_about(found), "", *lines, "", *_says(found)])
+
+
+def _about(found: Contest) -> str:
+    return (
+        f"{found.trace}: {found.text}. {found.seconds / 3600.0:.3g} h, up to {found.peak_rate:,.0f} requests/s. "
+        f"Model {found.model} on {found.hardware}: a pod holds {found.pod_rate:,.6g}/s with P99 below "
+        f"{found.slo_ms:,.0f} ms, and starts in {found.cold_start_median_s:g} s (nine of ten in {found.cold_start_p90_s:g} s)."
+    )
+
+
+def _row(name: str, score: Score) -> tuple[str, ...]:
+    return (
+        name,
+        f"{score.slo_violation_seconds:,}",
+        f"{score.pod_hours:,.1f}",
+        f"{score.moves:,}",
+        f"{score.cost:,.0f}",
+        f"{score.p99_ms:,.0f}",
+        f"{score.good_share:.3%}",
+        f"{score.shed_share:.3%}",
+        f"{score.pods_mean:.1f}",
+        f"{score.pods_most}",
+    )
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    return f"| {' | '.join([first.strip().ljust(widths[0]), *rest])} |"
+
+
+def _says(found: Contest) -> list[str]:
+    best = found.policies[OURS].slo_violation_seconds - found.violations_to_best_rival
+    return [
+        f"{OURS}: {found.hours_to_clairvoyant:.3f} times the pod hours of the {CLAIRVOYANT} optimum; "
+        f"the best rival has {best:,} s of violation.",
+    ]
