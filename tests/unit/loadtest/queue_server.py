@@ -6,9 +6,10 @@ import heapq
 import random
 from collections.abc import Callable
 
-from copydesk.loadtest import Plan, Sample
+from copydesk.loadtest import Sample
+from copydesk.loadtest.ground import Timing, arrivals
 from copydesk.loadtest.search import Measure
-from copydesk.loadtest.trial import Trial, Window, weigh
+from copydesk.loadtest.trial import Trial, weigh
 
 Service = Callable[[random.Random], float]
 
@@ -23,15 +24,14 @@ class QueueGround:
     async def trial(self, step: Measure, seed: str) -> Trial:
         self.steps.append(step)
         rng = random.Random(seed)
-        seconds = max(self.seconds, 500 / step.rate) * step.length
-        offsets = Plan.counted_poisson(step.rate, 2.0 + seconds, rng).offsets
+        window = Timing(seconds=self.seconds).window(step.rate, step.length)
+        offsets = arrivals(step.rate, window, 0.2, rng)
         free = [0.0] * self.slots
         samples = []
         for offset in offsets:
             done = max(offset, heapq.heappop(free)) + self.service(rng)
             heapq.heappush(free, done)
             samples.append(Sample(offset, offset, done))
-        window = Window(2.0, 2.0 + seconds)
         return weigh(
             samples, window, rate=step.rate, slo_ms=self.slo_ms, length=step.length, processes=step.processes
         )

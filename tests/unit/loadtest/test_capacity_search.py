@@ -205,6 +205,13 @@ def test_where_no_number_of_processes_keeps_the_schedule_the_answer_is_bounded_b
     assert [step.processes for step in steps if step.rate == 80.0] == [1, 2, 4, 4]
 
 
+def test_a_machine_that_sends_nothing_in_time_is_given_up_soon() -> None:
+    found, trials, _ = search(lambda step: trial(step, misses=0, late_ms=50.0), Scope(start=100.0, floor=0.01))
+    assert isinstance(found, Hopeless)
+    assert found.reasons == ("requests were sent late (P99 50.0 ms)",)
+    assert len({one.rate for one in trials}) == 3
+
+
 def test_the_curve_gets_points_where_none_were_measured() -> None:
     _, trials, steps = search(step_server(57.0), Scope(start=50.0, floor=0.1))
     extra = [step.rate for step in steps if step.purpose is Purpose.CURVE]

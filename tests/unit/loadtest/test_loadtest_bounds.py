@@ -64,7 +64,7 @@ def test_the_beta_function_mirrors_itself(x: float, a: float, b: float) -> None:
 
 
 def queue(rng: random.Random, steps: int, load: float) -> list[float]:
-    """The length of a queue in each of 40 pieces of time: every step one comes, and one is served with a chance."""
+    """The mean length of a queue in 40 pieces of time: in each step somebody comes or is served."""
     length, lengths = 0, []
     for _ in range(steps):
         length = max(0, length + (1 if rng.random() < load / (1 + load) else -1))

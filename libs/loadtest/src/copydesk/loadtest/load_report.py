@@ -114,15 +114,16 @@ def longest_stall(samples: Sequence[Sample]) -> float:
     """Return the longest time, in seconds, in which requests were on the way and none was answered."""
     if not samples:
         return 0.0
-    changes = sorted([(one.planned, 1) for one in samples] + [(one.finished, -1) for one in samples])
+    # At one moment, what begins comes before what ends: an answer at once has been on the way.
+    changes = sorted([(one.planned, 0) for one in samples] + [(one.finished, 1) for one in samples])
     waited_from, flying, longest = changes[0][0], 0, 0.0
-    for moment, change in changes:
-        if change < 0:
+    for moment, ends in changes:
+        if ends:
             longest = max(longest, moment - waited_from)
             waited_from = moment
         elif flying == 0:
             waited_from = moment
-        flying += change
+        flying += -1 if ends else 1
     return longest
 
 

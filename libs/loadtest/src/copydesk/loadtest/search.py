@@ -28,6 +28,9 @@ PLAIN, CONFIRMING, LONGEST = 1, 2, 4
 INVALID_ATTEMPTS = 2
 """Trials with as many processes as there may be before a rate counts as one that cannot be sent."""
 
+UNREACHABLE_RATES = 3
+"""Rates, each half the one before, that cannot be sent before it is clear that slower is not the remedy."""
+
 INTERVAL_CONFIDENCE = 0.975
 """Of each end of the interval; both together make 95 %."""
 
@@ -82,7 +85,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Hopeless:
-    """The end: not even the lowest rate worth trying holds; `trial` is the last at the lowest one, and why."""
+    """The end: no rate was found that holds, or that can be sent; `trial` is the last at the lowest, and why."""
 
     trial: Trial
     reasons: tuple[str, ...]
@@ -161,9 +164,10 @@ def _again(pending: _Rate, processes: int, scope: Scope) -> Measure:
 
 def _lower(rates: Mapping[float, _Rate], processes: int, scope: Scope) -> Measure | Hopeless:
     lowest = min(rates)
-    if lowest <= scope.floor:
+    unreachable = sum(known.word is _Word.UNREACHABLE for known in rates.values())
+    if lowest <= scope.floor or unreachable >= UNREACHABLE_RATES:
         return Hopeless(rates[lowest].last, rates[lowest].judgement.reasons)
-    return Measure(_tidy(max(lowest / 2.0, scope.floor)), PLAIN, processes, Purpose.HALVE)
+    return Measure(max(_tidy(lowest / 2.0), scope.floor), PLAIN, processes, Purpose.HALVE)
 
 
 def _confirm(

@@ -177,7 +177,7 @@ async def _search(
     _require_same(subject, _look(subject.url))
     if isinstance(end, Hopeless):
         reasons = "; ".join(end.reasons)
-        terminal.say_error(f"not even {end.trial.rate:g} requests/s hold: {reasons}")
+        terminal.say_error(f"no rate was found that holds; at {end.trial.rate:g} requests/s: {reasons}")
         return None
     return certify(record, end, time.time())
 
