@@ -13,7 +13,7 @@ from copydesk.loadtest.client import Target
 from copydesk.loadtest.sample import Sample
 from copydesk.loadtest.wire import Assignment, Outcomes, frame, receive
 
-LEAD_S = 0.1
+LEAD_S = 0.03
 """Between telling the processes of a plan and its start; longer by `LEAD_S_A_REQUEST` for each request in it."""
 LEAD_S_A_REQUEST = 2e-6
 END_S = 5.0

@@ -1,0 +1,212 @@
+"""`copydesk capacity` and `copydesk bench load`, as a user runs them against a small server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from copydesk.cli.api import FleetView, PodView
+from copydesk.cli.capacity.subject import slots_of, subject_of
+from copydesk.cli.main import app
+from copydesk.loadtest.certificate import Hardware, read_certificate
+from copydesk.loadtest.client import Target, correction_bodies
+from copydesk.loadtest.examination import certify, examine
+from copydesk.loadtest.generators import Generators
+from copydesk.loadtest.ground import FleetGround, Scouted, Timing, batch_shapes
+from copydesk.loadtest.record import Record, Subject, read_record, write_record
+from copydesk.loadtest.search import Found, Scope
+from copydesk.loadtest.trial import Trial
+from copydesk.loadtest.verdict import Rules
+from tests.integration.loadtest.conftest import Slots, StartSlots
+
+DIGEST = "d" * 64
+
+
+def copydesk(*arguments: str, key: str = "") -> Result:
+    """Run the command in this process; starting another each time would take most of these tests' time."""
+    return CliRunner(env={"COPYDESK_API_KEY": key, "COLUMNS": "200"}).invoke(app, arguments)
+
+
+def subject(url: str) -> Subject:
+    return Subject(
+        url=url, model="slots", model_digest=DIGEST, pods=1, config={"slots": "8"}, hardware=Hardware(name="test")
+    )
+
+
+def record(url: str, trials: tuple[Trial, ...] = ()) -> Record:
+    """A search that may go no further than 40 a second, by rules that a machine that stalls does not break."""
+    return Record(
+        subject=subject(url),
+        rules=Rules(slo_ms=30_000.0, slow_share=0.1, late_ms=1e9, growth_p=0.0, rate_tolerance=1.0),
+        timing=Timing(seconds=0.5, arrivals=30, warm_s=0.2),
+        scope=Scope(start=20.0, floor=1.0, limit=40.0, fractions=()),
+        scouted=Scouted(best_ms=5.0, alone_ms=5.0, batch_rate=100.0),
+        seed=1,
+        trials=trials,
+    )
+
+
+async def search(server: Slots) -> tuple[Record, Found]:
+    target = Target(url=server.url, bodies=correction_bodies(["one", "two"]))
+    async with Generators(target) as generators:
+        begun = record(server.url)
+        ground = FleetGround(generators, begun.timing, slo_ms=500.0, shapes=batch_shapes(8))
+        done, found = await examine(begun, ground, on_step=lambda step: None, on_trial=lambda *_: None)
+    assert isinstance(found, Found)
+    return done, found
+
+
+def test_trials_against_a_server_end_in_a_certificate_that_the_command_shows(
+    start_slots: StartSlots, tmp_path: Path
+) -> None:
+    server = start_slots(8, 5.0)
+    done, found = asyncio.run(search(server))
+    assert [(trial.rate, trial.length) for trial in done.trials] == [(20.0, 1), (40.0, 1), (40.0, 2)]
+    assert all(trial.completed == trial.arrivals for trial in done.trials)
+    certificate = certify(done, found, 1.0)
+    assert (certificate.rate, certificate.bounded_by) == (40.0, "limit")
+
+    # Nothing is left to try: --resume certifies, without a request more.
+    state, output, picture = (tmp_path / name for name in ("state.json", "capacity.json", "capacity.svg"))
+    write_record(done, state)
+    resumed = copydesk(
+        *("capacity", "--url", server.url, "--resume", "--state", str(state), "--hardware", "test", "--json"),
+        *("--slo-ms", "30000", "--miss-percent", "10", "--output", str(output), "--picture", str(picture)),
+    )
+    assert resumed.exit_code == 0, resumed.stderr
+    assert "going on from 3 trials" in resumed.stderr
+    shown = json.loads(resumed.stdout)
+    assert (shown["rate"], shown["model"], shown["model_digest"]) == (40.0, "slots", DIGEST)
+    written = read_certificate(output)
+    assert msgspec.structs.replace(written, made_at=1.0) == certificate
+    ElementTree.fromstring(picture.read_text())
+
+    table = copydesk("capacity", "--show", str(output))
+    assert table.exit_code == 0
+    assert table.stdout.startswith("40 requests/s at P99 < 30000 ms, 1 pod")
+    assert "the fleet may hold more" in table.stdout
+
+
+async def test_scouting_tells_the_latency_alone_and_the_rate_of_batches(start_slots: StartSlots) -> None:
+    server = start_slots(4, 50.0)
+    async with Generators(Target(url=server.url, bodies=correction_bodies(["one"]))) as generators:
+        ground = FleetGround(generators, Timing(), slo_ms=1000.0, shapes=(1, 2, 4))
+        scouted = await ground.scout()
+    assert 50.0 <= scouted.best_ms <= scouted.alone_ms
+    # Four slots of 50 ms: never more than 80 a second, and with one at a time below 20.
+    assert scouted.batch_rate <= 80.0
+
+
+def test_ctrl_c_leaves_a_state_from_which_it_goes_on(start_slots: StartSlots, tmp_path: Path) -> None:
+    server = start_slots(8, 5.0)
+    state = tmp_path / "state.json"
+    arguments = ["capacity", "--url", server.url, "--state", str(state), "--slo-ms", "20000", "--start", "5"]
+    command = [sys.executable, "-m", "copydesk.cli", *arguments, "--seconds", "600"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("trial 1:"):
+                break
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert "go on with --resume" in said
+    kept = read_record(state)
+    assert (kept.subject.url, kept.scope.start, kept.trials) == (server.url, 5.0, ())
+
+
+@pytest.mark.parametrize("command", [("capacity",), ("bench", "load")])
+def test_what_cannot_be_measured_is_refused_with_exit_code_two(
+    command: tuple[str, ...], start_slots: StartSlots
+) -> None:
+    server = start_slots(1, 5.0, "right")
+    for arguments, key, reason in (
+        (("--url", "http://127.0.0.1:9"), "", "no fleet answers at http://127.0.0.1:9"),
+        (("--url", server.url), "wrong", "the API key is missing or wrong"),
+        (("--url", server.url, "--model", "another"), "right", "'another' is not served"),
+        (("--url", server.url, "--texts", "/nowhere.txt"), "right", "/nowhere.txt: No such file"),
+    ):
+        refused = copydesk(*command, *arguments, key=key)
+        assert (refused.exit_code, refused.stdout) == (2, ""), refused.stderr
+        assert reason in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_an_objective_below_the_best_latency_is_refused(start_slots: StartSlots, tmp_path: Path) -> None:
+    server = start_slots(1, 30.0)
+    refused = copydesk("capacity", "--url", server.url, "--slo-ms", "10", "--state", str(tmp_path / "s.json"))
+    assert refused.exit_code == 2
+    assert "the objective, 10 ms, is below the best latency" in refused.stderr
+    assert not (tmp_path / "s.json").exists()
+
+
+def test_the_state_of_another_server_is_not_gone_on_with(start_slots: StartSlots, tmp_path: Path) -> None:
+    server = start_slots(8, 5.0)
+    state = tmp_path / "state.json"
+    write_record(record("http://127.0.0.1:1"), state)
+    before = state.read_bytes()
+    refused = copydesk("capacity", "--url", server.url, "--state", str(state), "--resume")
+    assert refused.exit_code == 2
+    assert "is of another url: http://127.0.0.1:1" in refused.stderr
+    assert state.read_bytes() == before
+    absent = copydesk("capacity", "--url", server.url, "--state", str(tmp_path / "none.json"), "--resume")
+    assert (absent.exit_code, "No such file" in absent.stderr) == (2, True)
+
+
+def test_a_load_is_reported_as_a_table_as_json_and_as_a_page(start_slots: StartSlots, tmp_path: Path) -> None:
+    server = start_slots(8, 5.0)
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time\n" + "".join(f"{100 + index / 50}\n" for index in range(100)))
+    page = tmp_path / "load.html"
+    ran = copydesk(
+        *("bench", "load", "--url", server.url, "--shape", "trace", "--trace", str(trace), "--speed", "2"),
+        *("--slo-ms", "20000", "--html", str(page), "--json"),
+    )
+    assert ran.exit_code == 0, ran.stderr
+    report = json.loads(ran.stdout)
+    assert (report["planned"], report["ok"], report["good_share"]) == (100, 100, 1.0)
+    assert report["seconds"] == pytest.approx(1.0, abs=0.02)
+    assert page.read_text().count("<svg") == 3
+    assert "secret" not in page.read_text()
+
+    shown = copydesk("bench", "load", "--url", server.url, "--shape", "constant", "--rate", "20", "--seconds", "1")
+    assert shown.stdout.splitlines()[1].split() == ["requests", "20:", "20", "ok,", "0", "refused,", "0", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--shape", "ramp"), "--to is for the shapes ramp and burst"),
+        (("--to", "5"), "--to is for the shapes ramp and burst"),
+        (("--shape", "trace"), "--trace FILE and --shape trace go together"),
+        (("--rate", "0"), "rate is 0.0, expected a finite number above 0"),
+        (("--shape", "trace", "--trace", "/nowhere.csv"), "/nowhere.csv: No such file"),
+        (("--shape", "burst", "--to", "9", "--burst-at", "29", "--burst-seconds", "5"), "burst end is 34"),
+    ],
+)
+def test_options_that_make_no_load_are_refused(arguments: tuple[str, ...], reason: str) -> None:
+    refused = copydesk("bench", "load", "--url", "http://127.0.0.1:9", *arguments)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert reason in refused.stderr
+
+
+def test_pods_that_cannot_serve_are_not_counted_and_slots_are_summed() -> None:
+    pods = tuple(
+        PodView(id=state, state=state, connected=True, capacity=capacity)
+        for state, capacity in (("ready", 32), ("unused", 16), ("draining", 8), ("disconnected", 8))
+    )
+    fleet = FleetView(pods=pods, model="m", model_digest="d")
+    found = subject_of("http://10.0.0.9:80", fleet, model="m", hardware=None, config={"dtype": "fp8"})
+    assert (found.pods, slots_of(fleet)) == (2, 48)
+    assert found.config == {"slots": "16,32", "dtype": "fp8"}
+    assert found.hardware.name == "unknown"
