@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from copydesk.cli.api import FleetView, PodView
 from copydesk.cli.capacity.subject import slots_of, subject_of

@@ -39,7 +39,8 @@ def test_only_what_is_due_in_the_window_counts_and_in_flight_is_rate_times_laten
     assert trial.sent_rate == pytest.approx(100.0)
     assert trial.concurrency == pytest.approx(5.0, rel=0.01)
     assert sum(trial.in_flight) / len(trial.in_flight) == pytest.approx(5.0, abs=1.0)
-    assert (trial.p50_ms, trial.p99_ms) == (pytest.approx(50), pytest.approx(50))
+    assert trial.p50_ms == pytest.approx(50)
+    assert trial.p99_ms == pytest.approx(50)
     assert judge(trial, RULES).verdict is Verdict.PASSED
 
 

@@ -89,12 +89,14 @@ def capacity(
 ) -> None:
     """Find the highest rate that a fleet holds, and certify it.
 
-    Requests arrive at random moments that are fixed beforehand, and latency counts from
-    these, whatever the fleet does. The rate doubles until it is too much; then the range
-    is halved until it is 3 % wide; then the answer is tried once more, for longer. Takes
-    5 to 10 minutes. What autoscaler and simulator read is the certificate (--output, or --json).
+    Requests arrive at random moments that are fixed beforehand, and latency
+    counts from these, whatever the fleet does. The rate doubles until it is too
+    much; then the range is halved until it is 3 % wide; then the answer is tried
+    once more, for longer. Takes 5 to 10 minutes. What autoscaler and simulator
+    read is the certificate (--output, or --json).
 
-    Exit code 1 means that the fleet holds nothing or changed, 2 that it cannot be measured so.
+    Exit code 1 means that no rate was found or the fleet changed meanwhile, 2
+    that it cannot be measured so.
 
     [bold]Examples[/]
 
@@ -180,13 +182,16 @@ def load(
 ) -> None:
     """Send a load to a fleet, and report what it did with it.
 
-    When requests are due is fixed beforehand; latency counts from then, and nothing limits
-    how many are in flight. Goodput counts the answers within the objective.
+    When requests are due is fixed beforehand; latency counts from then, and
+    nothing limits how many are in flight. Goodput counts the answers within the
+    objective.
 
-    A trace is CSV, a time in the first column or in one called time, timestamp or
-    arrived_at; or JSON lines with one of these keys. Seconds, or dates as in ISO 8601.
+    A trace is CSV, a time in the first column or in one called time, timestamp
+    or arrived_at; or JSON lines with one of these keys. Seconds, or dates as in
+    ISO 8601.
 
-    Exit code 2 means that the load cannot be sent: no fleet, a wrong key, a wrong trace.
+    Exit code 2 means that the load cannot be sent: no fleet, a wrong key, a
+    wrong trace.
 
     [bold]Examples[/]
 
