@@ -86,7 +86,7 @@ def test_a_trial_without_arrivals_says_nothing() -> None:
     assert judge(weighed([]), RULES).verdict is Verdict.INVALID
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 5000), st.data(), st.floats(0, 100), st.lists(st.floats(0, 1e6), min_size=40, max_size=40))
 def test_judging_is_total_and_more_misses_never_help(
     arrivals: int, data: st.DataObject, late_ms: float, in_flight: list[float]
