@@ -30,14 +30,14 @@ def picture(found: Contest, timelines: Mapping[str, Timeline]) -> str:
     most = max(float(np.max(one.arrivals)) for one in timelines.values())
     title = f"{found.trace}: {found.text}"
     panels = "".join(
-        _panel(name, one, found, 1.6 * most, _TOP + row * (_LOAD + _LATENCY + _GAP))
+        _panel(name, one, found, 1.9 * most, _TOP + row * (_LOAD + _LATENCY + _GAP))
         for row, (name, one) in enumerate(timelines.items())
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'aria-label="{escape(title)}"><style>{_STYLE}</style>'
         f'<text class="h" x="8" y="18">{escape(title)}</text>'
-        f'<text class="q" x="8" y="36">filled: demand; blue: what the working pods hold; violet: P99 (log), dashed: '
+        f'<text class="q" x="8" y="36">filled: demand; blue: what working pods hold; violet: P99 (log); dashed: '
         f"{found.slo_ms:g} ms; red: violation</text>{panels}{_hours(found.seconds, height)}</svg>\n"
     )
 
@@ -62,7 +62,8 @@ def _panel(name: str, one: Timeline, found: Contest, most: float, top: int) -> s
         f'<path class="d" d="M{_LEFT} {load}L{_points(demand)}L{_WIDTH - _RIGHT} {load}Z"/>'
         f'<path class="c" d="M{_points(capacity)}"/>'
         f'<path class="g" d="M{_LEFT} {load}H{_WIDTH - _RIGHT}M{_LEFT} {bottom}H{_WIDTH - _RIGHT}"/>'
-        f'<path class="s" d="M{_LEFT} {slo:.1f}H{_WIDTH - _RIGHT}"/><path class="l" d="M{_points(latency)}"/>{marks}'
+        f'<path class="s" d="M{_LEFT} {slo:.1f}H{_WIDTH - _RIGHT}"/>'
+        f'<path class="l" d="M{_points(latency)}"/>{marks}'
     )
 
 

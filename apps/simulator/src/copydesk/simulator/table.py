@@ -34,7 +34,8 @@ def _about(found: Contest) -> str:
     return (
         f"{found.trace}: {found.text}. {found.seconds / 3600.0:.3g} h, up to {found.peak_rate:,.0f} requests/s. "
         f"Model {found.model} on {found.hardware}: a pod holds {found.pod_rate:,.6g}/s with P99 below "
-        f"{found.slo_ms:,.0f} ms, and starts in {found.cold_start_median_s:g} s (nine of ten in {found.cold_start_p90_s:g} s)."
+        f"{found.slo_ms:,.0f} ms, and starts in {found.cold_start_median_s:g} s (nine of ten in "
+        f"{found.cold_start_p90_s:g} s)."
     )
 
 

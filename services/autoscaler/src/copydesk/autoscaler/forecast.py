@@ -18,6 +18,8 @@ UNKNOWN = -1.0
 LEVEL_MINUTES = 30
 LEVEL_LEAST, LEVEL_MOST = 0.5, 1.5
 NEIGHBOURS = 3
+LONGEST_GAP = 180
+"""Minutes without a sample after which the season begins anew: nobody watched."""
 LEAST_BACKTEST = DAY
 """Minutes with a forecast and an outcome, below which nothing is said of the error."""
 
@@ -53,7 +55,7 @@ class Season:
 def observe(season: Season, demand: float | None, now: float, ahead: int) -> Season:
     """Return the season with one more sample, None for one that is missing; forecasts are made `ahead` minutes."""
     minute = math.floor(now / 60.0)
-    if season.minute is None or not 0 <= minute - season.minute <= DAYS * DAY:
+    if season.minute is None or not 0 <= minute - season.minute <= LONGEST_GAP:
         season = Season(minute=minute, today=(UNKNOWN,) * (minute % DAY))
     while season.minute is not None and season.minute < minute:
         season = _close(season, season.minute, ahead)
