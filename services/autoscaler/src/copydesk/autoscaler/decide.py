@@ -207,7 +207,7 @@ def _shrink(
     guarded = math.ceil(inputs.demand_60 / (rules.guard * inputs.share) - _EPSILON)
     if guarded >= size:
         return size, Rule.HOLD_GUARD
-    most = max([size, *(one for at, one in state.sizes if at > now - rules.shrink_s)])
+    most = max([size, *(one for _, one in state.sizes)])  # the first was in force when the minute began
     paced = most - max(1, math.floor(rules.shrink_share * most))
     if paced >= size:
         return size, Rule.HOLD_PACE

@@ -90,7 +90,10 @@ def _slowness(concurrency: float, service_s: float, census: Census, capacity: Ca
     if not (census.ready and concurrency > 0.0 and service_s > 0.0):
         return 1.0
     each = concurrency / census.ready
-    certified = each / (capacity.share(each) * capacity.rate)
+    rate = capacity.share(each) * capacity.rate
+    if not rate > 0.0:
+        return 1.0
+    certified = each / rate
     return min(SLOWEST, max(1.0 / SLOWEST, service_s / certified))
 
 

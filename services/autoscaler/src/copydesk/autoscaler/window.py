@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import sqrt
-from statistics import median
 
 Samples = Sequence[tuple[float, float]]
 
@@ -27,10 +25,9 @@ def lately(samples: Samples) -> float:
 def slope(samples: Samples, now: float) -> float:
     """Return the rise a second over the last half minute, as far as it is certain; 0 if it is not.
 
-    The median rise between blocks of five seconds less its standard error, since the lead multiplies what is found
-    by more than a minute. A step in demand moves two of the five rises at most, and is no ramp: a line through it
-    would promise as much again and more. Noise moves all of them, in all directions. 0 until there are samples in
-    each block.
+    The second smallest of the five rises between blocks of five seconds, since the lead multiplies what is found by
+    more than a minute: of a step in demand, which moves two rises at most, and of noise, which moves all of them in
+    all directions, next to nothing is left. More demand never makes it less. 0 until there are samples in each block.
     """
     sums, counts = [0.0] * BLOCKS, [0] * BLOCKS
     for at, value in samples:
@@ -41,11 +38,5 @@ def slope(samples: Samples, now: float) -> float:
     if not all(counts):
         return 0.0
     means = [total / number for total, number in zip(sums, counts, strict=True)]
-    rises = [newer - older for newer, older in pairwise(means)]
-    middle = median(rises)
-    spread = median(abs(rise - middle) for rise in rises)
-    return max(0.0, middle - _ERROR * spread) / BLOCK_S
-
-
-# The standard error of a median of n, from the median absolute deviation of a normal distribution.
-_ERROR = 1.2533 * 1.4826 / sqrt(BLOCKS - 1)
+    rises = sorted(newer - older for newer, older in pairwise(means))
+    return max(0.0, rises[1]) / BLOCK_S
