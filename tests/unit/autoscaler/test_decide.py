@@ -236,7 +236,7 @@ def test_impossible_limits_are_refused(limits: tuple[int, int]) -> None:
 @pytest.mark.parametrize("change", [{"cold_start_s": 0.0}, {"cold_start_s": math.nan}, {"most_share": 1.2}])
 def test_impossible_rules_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(LimitsError) as caught:
-        Rules(**change)
+        replace(Rules(), **change)
     assert caught.value.key in change
 
 

@@ -26,7 +26,7 @@ def slope(samples: Samples, now: float) -> float:
     """Return the rise a second over the last half minute, as far as it is certain; 0 if it is not.
 
     The second smallest of the five rises between blocks of five seconds, since the lead multiplies what is found
-    by more than a minute: of a step in demand, which moves two rises at most, and of noise, which moves all of them
+    by more than a minute: of a step, which moves two rises at most, and of noise, which moves all of them
     in all directions, little is left. More demand never makes it less. 0 until there are samples in each block.
     """
     sums, counts = [0.0] * BLOCKS, [0] * BLOCKS
