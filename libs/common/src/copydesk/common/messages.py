@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import Any
 
 import msgspec
 
 from copydesk.common.errors import CopydeskError
 
 SUBJECT_ROOT = "copydesk.v1"
+LATENCY_BOUNDS_MS = (5, 10, 20, 35, 50, 75, 100, 150, 200, 300, 400, 500, 650, 800, 1000, 1500, 2000, 5000, 10000)
+"""The upper bounds of the buckets in `Latency`, close where objectives are."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -103,16 +107,78 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = ""
 
 
-class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods of a model there shall be, and why; published when that changes.
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """How long requests took, as totals: `counts[i]` took at most `LATENCY_BOUNDS_MS[i]`, the last one more.
 
-    `sent_at` is in Unix seconds.
+    Only requests that a pod answered are counted; `total_s` is their latency added up, `at_pods_s` the part of it
+    that they spent at pods, in seconds.
+    """
+
+    counts: tuple[int, ...]
+    total_s: float
+    at_pods_s: float
+
+
+class DemandReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway says every second of the requests for one model.
+
+    `in_flight` (at pods) and `queued` (waiting for a place at one) are means over time of the `interval_s` seconds
+    before. `completed`, `failed` and `shed` are totals since this run of the gateway began (`started_at`, in Unix
+    seconds), as is `latency`: a receiver takes differences, and a report that is lost loses nothing. `closing`
+    says good-bye: this gateway will have no more demand, and its silence means nothing.
+    """
+
+    model: str
+    gateway: str
+    sequence: int
+    sent_at: float
+    started_at: float
+    interval_s: float
+    in_flight: float
+    queued: float
+    completed: int
+    failed: int
+    shed: int
+    latency: Latency
+    closing: bool = False
+
+
+class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods of a model there shall be, and why; published each time that it is decided.
+
+    `epoch` grows with each new leader and `sequence` with each of its decisions: who acts on them keeps the newest
+    pair and refuses what is older. `sent_at` is in Unix seconds. `rule` names what settled the size, `inputs` are
+    all the numbers that it was made from. `image` is what nodes are to have at hand before more pods land on them,
+    "" for none. `policy` names the configuration: "live", or the candidate that runs beside it.
     """
 
     model: str
     sent_at: float
     replicas: int
     reason: str
+    epoch: int = 0
+    sequence: int = 0
+    rule: str = ""
+    inputs: dict[str, Any] = {}
+    image: str = ""
+    policy: str = "live"
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor of a local fleet says every second of the pods of a model that it runs.
+
+    `replicas` is the size that it now works towards, by the decision of `epoch` and `sequence` (0: by none yet).
+    `starting` have not been up yet, `draining` end what they have. `sent_at` is in Unix seconds.
+    """
+
+    model: str
+    sent_at: float
+    replicas: int
+    starting: tuple[str, ...]
+    running: tuple[str, ...]
+    draining: tuple[str, ...]
+    epoch: int = 0
+    sequence: int = 0
 
 
 def subject_token(name: str) -> str:
@@ -133,6 +199,22 @@ def load_subject(model: str, pod: str) -> str:
     return ".".join((SUBJECT_ROOT, "load", *parts))
 
 
+def demand_subject(model: str, gateway: str) -> str:
+    """Where `gateway` publishes the demand for `model`; `*` for either subscribes to all."""
+    parts = (part if part == "*" else subject_token(part) for part in (model, gateway))
+    return ".".join((SUBJECT_ROOT, "demand", *parts))
+
+
 def scale_subject(model: str) -> str:
     """Where decisions about the number of pods of `model` are published; `*` subscribes to every model."""
     return f"{SUBJECT_ROOT}.scale.{model if model == '*' else subject_token(model)}"
+
+
+def shadow_subject(model: str) -> str:
+    """Where decisions are published that nobody acts on: those of candidates; `*` subscribes to every model."""
+    return f"{SUBJECT_ROOT}.shadow.{model if model == '*' else subject_token(model)}"
+
+
+def replicas_subject(model: str) -> str:
+    """Where the supervisor of a local fleet publishes what it runs; `*` subscribes to every model."""
+    return f"{SUBJECT_ROOT}.replicas.{model if model == '*' else subject_token(model)}"
