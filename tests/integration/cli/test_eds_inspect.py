@@ -25,7 +25,7 @@ from copydesk.cli.discovery.source_origin import SourceOrigin
 from copydesk.cli.fleet.state import FleetState, ProcessState, default_state_dir, write_state
 from copydesk.common.bus import Bus
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState, endpoints_subject
-from copydesk.eds.status_server import Answer, StatusServer
+from copydesk.common.status_server import Answer, StatusServer
 from copydesk.eds.view import HeldView, ModelView, ReplicaView
 from tests.fixtures.nats import NatsServer, free_port
 

@@ -11,16 +11,16 @@ from prometheus_client import REGISTRY
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
+from copydesk.common.status_server import StatusPortError, StatusServer
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.eds.endpoint_file import EndpointFileError
-from copydesk.eds.kubernetes.trouble import KubernetesConfigError
 from copydesk.eds.metrics import Metrics
 from copydesk.eds.service import OnSnapshot, Service
 from copydesk.eds.settings import EdsSettings
 from copydesk.eds.sources import make_leadership, make_source
 from copydesk.eds.status_paths import status_paths
-from copydesk.eds.status_server import StatusPortError, StatusServer
 from copydesk.eds.xds.terms import XdsSettingError, terms
+from copydesk.kube.trouble import KubernetesConfigError
 
 _log = get_logger("copydesk.eds")
 

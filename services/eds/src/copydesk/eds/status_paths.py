@@ -7,8 +7,8 @@ from http import HTTPStatus
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from copydesk.common.status_server import Answer, Paths
 from copydesk.eds.service import Service
-from copydesk.eds.status_server import Answer, Paths
 
 LONGEST_TURN_S = 10.0
 """A service that has taken no turn for so long, where it takes ten a second, is not alive."""

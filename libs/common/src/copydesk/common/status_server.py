@@ -1,6 +1,6 @@
 """Health, readiness and metrics over HTTP: a server for probes and scrapers, on the service's own event loop.
 
-On the same loop on purpose: a discovery that has frozen does not answer, and whoever asks for its health sees
+On the same loop on purpose: a service that has frozen does not answer, and whoever asks for its health sees
 that. It knows `GET` and `HEAD` of fixed paths, one request a connection, and reads no more than a request's head.
 """
 

@@ -1,4 +1,4 @@
-"""The small HTTP server of discovery: what it answers, and what it puts up with."""
+"""The small HTTP server for probes: what it answers, and what it puts up with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from http import HTTPStatus
 
 import pytest
 
-from copydesk.eds import status_server
-from copydesk.eds.status_server import Answer, StatusPortError, StatusServer, respond
+from copydesk.common import status_server
+from copydesk.common.status_server import Answer, StatusPortError, StatusServer, respond
 from tests.fixtures.until import until
 
 PATHS = {"/healthz": lambda: Answer(b"{}"), "/sick": lambda: Answer(b"no", status=HTTPStatus.SERVICE_UNAVAILABLE)}
