@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from copydesk.eds.kubernetes import api, course
+from copydesk.eds.kubernetes import course
+from copydesk.kube import api
 from tests.fixtures.kube_faults import (
     Answer,
     FaultyServer,

@@ -17,8 +17,8 @@ import structlog
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import EndpointsSnapshot, endpoints_subject
-from copydesk.eds.kubernetes.api import Api, find_config
-from copydesk.eds.kubernetes.elector import Candidacy, LeaseLeadership
+from copydesk.kube.api import Api, find_config
+from copydesk.kube.elector import Candidacy, LeaseLeadership
 from copydesk.routing import Held, Verdict, hear, judge
 from tests.fixtures.kube import KubeServer, KubeSpace
 from tests.fixtures.kube_objects import pod_json, service_json, slice_json

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 import structlog
 
-from copydesk.eds.kubernetes.api import Api, find_config
-from copydesk.eds.kubernetes.elector import Candidacy, LeaseLeadership
+from copydesk.kube.api import Api, find_config
+from copydesk.kube.elector import Candidacy, LeaseLeadership
 from tests.fixtures.kube import KubeServer, KubeSpace
 from tests.fixtures.kube_objects import pod_json, service_json, slice_json
 from tests.fixtures.kube_source import Stated, following

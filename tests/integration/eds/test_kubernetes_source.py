@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import pytest
 
-from copydesk.eds.kubernetes import api, course
-from copydesk.eds.kubernetes.api import Api, decode, find_config
+from copydesk.eds.kubernetes import course
 from copydesk.eds.kubernetes.follower import Page
 from copydesk.eds.kubernetes.objects import Bookmark, EndpointSlice, WatchEvent
+from copydesk.kube import api
+from copydesk.kube.api import Api, decode, find_config
 from tests.fixtures.kube import KubeServer, KubeSpace
 from tests.fixtures.kube_objects import pod_json, service_json, slice_json
 from tests.fixtures.kube_source import following

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from copydesk.eds.kubernetes.course import LONGEST_PAUSE, LONGEST_RETRY_AFTER, Ended, next_course
-from copydesk.eds.kubernetes.trouble import (
-    ExpiredError,
-    KubernetesError,
-    NonsenseError,
-    Reason,
-    RefusedError,
-    SilentError,
-    UnreachableError,
-)
+from copydesk.eds.kubernetes.reason import Reason, SilentError
+from copydesk.kube.trouble import ExpiredError, KubernetesError, NonsenseError, RefusedError, UnreachableError
 
 
 def test_a_watch_that_the_server_ended_as_asked_goes_on_at_once_where_it_was() -> None:

@@ -37,8 +37,8 @@ def make_leadership(settings: EdsSettings, *, wall: Callable[[], float] = time.t
     """
     if not settings.needs_lease:
         return Alone(int(wall() * 1000))
-    from copydesk.eds.kubernetes.api import Api, find_config
-    from copydesk.eds.kubernetes.elector import Candidacy, LeaseLeadership
+    from copydesk.kube.api import Api, find_config
+    from copydesk.kube.elector import Candidacy, LeaseLeadership
 
     api = Api(find_config(settings.kube_config))
     # Another run is another candidate: it must not take a term of its predecessor's for its own.
@@ -48,9 +48,9 @@ def make_leadership(settings: EdsSettings, *, wall: Callable[[], float] = time.t
 
 def _kubernetes(settings: EdsSettings, metrics: Metrics) -> Source:
     # Only here, as most of the memory of a small discovery process would be Kubernetes' client.
-    from copydesk.eds.kubernetes.api import Api, find_config
     from copydesk.eds.kubernetes.follower import Pace
     from copydesk.eds.kubernetes.source import KubernetesSource, Observer, Selection
+    from copydesk.kube.api import Api, find_config
 
     api = Api(find_config(settings.kube_config))
     return KubernetesSource(

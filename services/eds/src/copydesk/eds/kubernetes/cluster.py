@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from copydesk.eds.kubernetes.objects import EndpointSlice, Metadata, Service
+from copydesk.eds.kubernetes.objects import EndpointSlice, Service
+from copydesk.kube.objects import Metadata
 
 Key = tuple[str, str]
 """Namespace and name."""

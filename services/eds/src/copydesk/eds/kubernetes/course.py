@@ -10,14 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copydesk.common.backoff import backoff_seconds
-from copydesk.eds.kubernetes.trouble import (
-    ExpiredError,
-    Reason,
-    RefusedError,
-    SilentError,
-    UnreachableError,
-    reason_of,
-)
+from copydesk.eds.kubernetes.reason import Reason, SilentError, reason_of
+from copydesk.kube.trouble import ExpiredError, RefusedError, UnreachableError
 
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 15.0

@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copydesk.common.messages import EndpointProtocol, InvalidNameError, subject_token
-from copydesk.eds.kubernetes.objects import Metadata, Service
+from copydesk.eds.kubernetes.objects import Service
 from copydesk.eds.roster import MAX_CAPACITY
+from copydesk.kube.objects import Metadata
 
 MODEL = "copydesk/model"
 PORT = "copydesk/port"

@@ -10,19 +10,13 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from copydesk.common.telemetry import get_logger
-from copydesk.eds.kubernetes.api import Api, decode, refusal
 from copydesk.eds.kubernetes.cluster import Deleted, Listed, Order, Written, key_of
 from copydesk.eds.kubernetes.course import Course, Ended, next_course
-from copydesk.eds.kubernetes.objects import Bookmark, EndpointSlice, ListMetadata, Service, Status, WatchEvent
-from copydesk.eds.kubernetes.trouble import (
-    ExpiredError,
-    KubernetesError,
-    NonsenseError,
-    Reason,
-    SilentError,
-    TooLargeError,
-    is_denied,
-)
+from copydesk.eds.kubernetes.objects import Bookmark, EndpointSlice, ListMetadata, Service, WatchEvent
+from copydesk.eds.kubernetes.reason import Reason, SilentError
+from copydesk.kube.api import Api, decode, refusal
+from copydesk.kube.objects import Status
+from copydesk.kube.trouble import ExpiredError, KubernetesError, NonsenseError, TooLargeError, is_denied
 
 # The server is asked to end a watch after this part of the longest silence; it sends a bookmark before. So a watch
 # that is well says something in time, and one that says nothing is dead or without bookmarks.

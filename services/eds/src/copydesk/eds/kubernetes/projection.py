@@ -25,7 +25,6 @@ from copydesk.common.messages import Endpoint, EndpointState
 from copydesk.eds.kubernetes.cluster import Cluster, Key
 from copydesk.eds.kubernetes.declaration import Declaration, Problem, declaration
 from copydesk.eds.kubernetes.objects import (
-    SERVICE_NAME,
     Conditions,
     EndpointSlice,
     ObjectReference,
@@ -34,6 +33,7 @@ from copydesk.eds.kubernetes.objects import (
     SlicePort,
 )
 from copydesk.eds.roster import MAX_PODS, Listing
+from copydesk.kube.objects import SERVICE_NAME
 
 Group = tuple[Service, tuple[EndpointSlice, ...]]
 """A Service and its slices, by name."""

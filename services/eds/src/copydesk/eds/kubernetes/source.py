@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from copydesk.common.telemetry import get_logger
-from copydesk.eds.kubernetes.api import Api
 from copydesk.eds.kubernetes.cluster import Cluster, OfServices, OfSlices, reduce
 from copydesk.eds.kubernetes.declaration import Problem
 from copydesk.eds.kubernetes.follower import Follower, Pace, Page, Resource, Word
-from copydesk.eds.kubernetes.objects import SERVICE_NAME, EndpointSlice, Service
+from copydesk.eds.kubernetes.objects import EndpointSlice, Service
 from copydesk.eds.kubernetes.projection import Projector
-from copydesk.eds.kubernetes.trouble import Reason
+from copydesk.eds.kubernetes.reason import Reason
 from copydesk.eds.roster import Listed
 from copydesk.eds.source import Emit
+from copydesk.kube.api import Api
+from copydesk.kube.objects import SERVICE_NAME
 
 ALL_NAMESPACES = "*"
 

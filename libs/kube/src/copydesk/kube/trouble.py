@@ -1,8 +1,6 @@
-"""What can go wrong between discovery and an API server."""
+"""What can go wrong between a service and an API server."""
 
 from __future__ import annotations
-
-import enum
 
 from copydesk.common.errors import CopydeskError
 
@@ -60,38 +58,6 @@ class TooLargeError(NonsenseError):
         super().__init__(f"more than {limit} bytes")
 
 
-class SilentError(KubernetesError):
-    """A watch said nothing for too long, not even that nothing happened."""
-
-
 def is_denied(error: Exception) -> bool:
     """Say whether a right is missing or credentials are no good: the trouble that waiting does not mend."""
     return isinstance(error, RefusedError) and error.status in (401, 403)
-
-
-class Reason(enum.StrEnum):
-    """Why a resource is listed."""
-
-    START = "start"
-    EXPIRED = "expired"
-    SILENT = "silent"
-    NONSENSE = "nonsense"
-    REFUSED = "refused"
-    UNREACHABLE = "unreachable"
-    FAULT = "fault"
-
-
-def reason_of(error: Exception) -> Reason:
-    """Name the kind of `error`."""
-    match error:
-        case ExpiredError():
-            return Reason.EXPIRED
-        case SilentError():
-            return Reason.SILENT
-        case NonsenseError():
-            return Reason.NONSENSE
-        case RefusedError():
-            return Reason.REFUSED
-        case UnreachableError():
-            return Reason.UNREACHABLE
-    return Reason.FAULT

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from copydesk.common.telemetry import get_logger
-from copydesk.eds.kubernetes.api import Api
-from copydesk.eds.kubernetes.lease import (
+from copydesk.kube.api import Api
+from copydesk.kube.lease import (
     Move,
     Sighting,
     Term,
@@ -23,8 +23,8 @@ from copydesk.eds.kubernetes.lease import (
     see,
     write_lease,
 )
-from copydesk.eds.kubernetes.objects import Lease
-from copydesk.eds.kubernetes.trouble import KubernetesError, RefusedError, UnreachableError, is_denied
+from copydesk.kube.objects import Lease
+from copydesk.kube.trouble import KubernetesError, RefusedError, UnreachableError, is_denied
 
 # A replica looks at the lease, and its holder renews it, this many times in its duration.
 LOOKS = 4

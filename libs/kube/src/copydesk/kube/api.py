@@ -21,8 +21,8 @@ from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
-from copydesk.eds.kubernetes.objects import Status
-from copydesk.eds.kubernetes.trouble import (
+from copydesk.kube.objects import Status
+from copydesk.kube.trouble import (
     ExpiredError,
     KubernetesConfigError,
     NonsenseError,

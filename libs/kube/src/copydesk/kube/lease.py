@@ -16,7 +16,7 @@ import enum
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from copydesk.eds.kubernetes.objects import Lease, LeaseSpec, Metadata
+from copydesk.kube.objects import Lease, LeaseSpec, Metadata
 
 # A leader stops this part of the duration before its time is over: clocks may run at different speeds.
 MARGIN = 1 / 6

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copydesk.eds.kubernetes.lease import (
+from copydesk.kube.lease import (
     Move,
     Sighting,
     Term,
@@ -20,7 +20,7 @@ from copydesk.eds.kubernetes.lease import (
     see,
     write_lease,
 )
-from copydesk.eds.kubernetes.objects import Lease, LeaseSpec, Metadata
+from copydesk.kube.objects import Lease, LeaseSpec, Metadata
 
 TERM = Term("a", epoch=1_000_000, duration=6.0, transitions=2, version="7")
 
