@@ -45,6 +45,9 @@ MAX_REFUSAL = 64 * 1024
 
 GONE = 410
 
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+
 # What a request may raise; credentials are made for each, by a file or a program that may fail.
 TROUBLE = (httpx2.HTTPError, OSError, ConfigError)
 
@@ -99,9 +102,20 @@ class Api:
         """Create an object in the collection `path`; raises as `get` does."""
         return await self._exchange("POST", path, type_, body=item)
 
-    async def replace(self, path: str, item: msgspec.Struct, type_: type[T]) -> T:
+    async def replace(
+        self, path: str, item: msgspec.Struct, type_: type[T], params: Mapping[str, str] | None = None
+    ) -> T:
         """Replace the object at `path`, if it is still of the version that `item` has; raises as `get` does."""
-        return await self._exchange("PUT", path, type_, body=item)
+        return await self._exchange("PUT", path, type_, params=params, body=item)
+
+    async def patch(
+        self, path: str, change: msgspec.Struct, type_: type[T], params: Mapping[str, str] | None = None
+    ) -> T:
+        """Merge `change` (RFC 7386: null removes) into the object at `path`; raises as `get` does.
+
+        With a version in `change`, only if the object is still of it.
+        """
+        return await self._exchange("PATCH", path, type_, params=params, body=change)
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[list[bytes]]]:
@@ -132,7 +146,7 @@ class Api:
         body: msgspec.Struct | None = None,
     ) -> T:
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers = {} if body is None else {"Content-Type": MERGE if method == "PATCH" else JSON}
         request = self._client.build_request(method, path, params=params, content=content, headers=headers)
         try:
             response = await self._client.send(request, stream=True)
@@ -166,7 +180,7 @@ def refusal(status: Status) -> RefusedError | ExpiredError:
 async def _check(response: httpx2.Response) -> None:
     if response.status_code == httpx2.codes.OK or response.status_code == httpx2.codes.CREATED:
         kind = response.headers.get("Content-Type", "")
-        if kind.partition(";")[0].strip().lower() != "application/json":
+        if kind.partition(";")[0].strip().lower() != JSON:
             raise NonsenseError(f"content type {kind!r}")
         return
     error = refusal(_status(response.status_code, await _body(response, MAX_REFUSAL)))

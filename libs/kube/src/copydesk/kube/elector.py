@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from copydesk.common.telemetry import get_logger
 from copydesk.kube.api import Api
 from copydesk.kube.lease import (
+    LARGEST_EPOCH,
     Move,
     Sighting,
     Term,
@@ -75,9 +76,20 @@ class LeaseLeadership:
         """Say whether this replica holds the lease, by its own clock, at `now` in monotonic seconds."""
         return self._term is not None and now < self._until
 
-    async def start(self, on_change: Callable[[], None]) -> None:
+    def surpass(self, epoch: int) -> None:
+        """Note that somebody has written under `epoch`; stand down if the present term's is smaller.
+
+        Should the lease still be this replica's, it is taken anew, under an epoch that is larger still: that of a
+        lease which was deleted, and made again by a clock that was set back, would never be heeded.
+        """
+        if epoch <= LARGEST_EPOCH:
+            self._last_epoch = max(self._last_epoch, epoch)
+        if self._term is not None and self._term.epoch < self._last_epoch:
+            self._resign()
+
+    async def start(self, on_change: Callable[[], None] | None = None) -> None:
         """Stand for election; a server that is not there is waited for."""
-        self._on_change = on_change
+        self._on_change = on_change or _ignore
         self._task = asyncio.create_task(self._stand(), name="lease")
 
     async def close(self) -> None:
@@ -114,7 +126,7 @@ class LeaseLeadership:
         await self._read()
         assert self._sighting is not None
         identity = self._candidacy.identity
-        match next_move(self._sighting, identity, _now()):
+        match next_move(self._sighting, identity, _now(), self._last_epoch):
             case Move.WAIT:
                 return
             case Move.RENEW:  # a write of which the answer was lost

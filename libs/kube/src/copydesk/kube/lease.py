@@ -64,13 +64,16 @@ def see(before: Sighting | None, term: Term | None, now: float) -> Sighting:
     return Sighting(term, now)
 
 
-def next_move(sighting: Sighting, identity: str, now: float) -> Move:
-    """Decide what the replica `identity` does at `now`."""
+def next_move(sighting: Sighting, identity: str, now: float, last_epoch: int = 0) -> Move:
+    """Decide what the replica `identity` does at `now`; `last_epoch` is the largest that it has ever seen.
+
+    Who holds a term with a smaller epoch takes the lease anew, since nobody would heed it.
+    """
     term = sighting.term
     if term is None:
         return Move.CREATE
     if term.holder == identity:
-        return Move.RENEW
+        return Move.RENEW if term.epoch >= last_epoch else Move.TAKE
     if not term.holder or now - sighting.since >= term.duration:
         return Move.TAKE
     return Move.WAIT
