@@ -90,10 +90,12 @@ class Kpa:
         self._stable, self._panic = Window(self.STABLE_S), Window(self.PANIC_S)
         self._recent: deque[int] = deque([0], maxlen=max(1, down_delay_s // self.TICK_S))
         self._panicked_at: float | None = None
-        self._most = 0
+        self._most = _NOT_YET
 
     def decide(self, view: View, now: float) -> int:
         """Return the size."""
+        if self._most == _NOT_YET:
+            self._most, self._panicked_at = view.ready, now if view.ready > 1 else None
         for window in (self._stable, self._panic):
             window.add(view.flow.in_flight + view.flow.queued)
         if int(now) % self.TICK_S:
@@ -102,20 +104,21 @@ class Kpa:
         stable = self._bounded(self._stable.mean(), ready)
         panic = self._bounded(self._panic.mean(), ready)
         if math.ceil(self._panic.mean() / self._target) / ready >= self.THRESHOLD:
-            if self._panicked_at is None:
-                self._most = 0
             self._panicked_at = now
         elif self._panicked_at is not None and now - self._panicked_at > self.STABLE_S:
-            self._panicked_at = None
+            self._panicked_at, self._most = None, 0
         wanted = stable
         if self._panicked_at is not None:
-            self._most = wanted = max(self._most, panic, stable, view.ready)
+            self._most = wanted = max(self._most, panic, stable)
         self._recent.append(wanted)
         return self._limits.clamp(max(self._recent))
 
     def _bounded(self, load: float, ready: int) -> int:
         wanted = math.ceil(load / self._target)
         return min(math.ceil(self.UP_RATE * ready), max(math.floor(ready / self.DOWN_RATE), wanted))
+
+
+_NOT_YET = -1
 
 
 class Ray:
@@ -153,5 +156,7 @@ class Ray:
 
     def _desired(self, view: View) -> int:
         error = self._load.mean() / view.ready / self._target
-        factor = self._down_factor if error < 1.0 else 1.0
-        return math.ceil(view.ready * (1.0 + factor * (error - 1.0)))
+        if error >= 1.0:
+            return math.ceil(view.ready * error)
+        wanted = math.ceil(view.ready * (1.0 + self._down_factor * (error - 1.0)))
+        return wanted - 1 if wanted == view.ready and math.ceil(view.ready * error) < view.ready else wanted
