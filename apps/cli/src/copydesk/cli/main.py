@@ -20,6 +20,7 @@ from copydesk.cli.simulate_app import simulate_app
 
 if TYPE_CHECKING:
     from copydesk.cli.bench.vllm_contender import NGram
+    from copydesk.cli.fleet.plan import Scaling
 
 MODEL_HELP = "A Llama-family directory in Hugging Face's layout. (default: the English model, prepared once)"
 
@@ -86,7 +87,26 @@ def root(
 
 @app.command()
 def up(
-    pods: Pods = 2,
+    pods: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=256, metavar="N", help="How many inference pods; they share the cores. (default: 2)"
+        ),
+    ] = None,
+    autoscale: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MIN:MAX",
+            help="As many pods as the load asks for, within these limits, instead of --pods.",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What a pod can do, from copydesk capacity, for --autoscale. (default: an assumption)",
+        ),
+    ] = None,
     model: Model = None,
     port: Annotated[
         int, typer.Option(min=1, max=65535, metavar="PORT", help="Where the gateway listens on 127.0.0.1.")
@@ -104,11 +124,20 @@ def up(
     NATS, endpoint discovery, inference pods and a gateway, each a process of its own.
     One that dies is restarted. Ctrl-C answers what was accepted and stops them all.
 
+    With --autoscale it starts MIN pods and an autoscaler, which adds pods as the load
+    rises, at once, and drains them as it falls, minutes later. Each pod has the threads
+    that it has in a fleet of MAX pods, since these share the cores.
+
+    Exit code 2 means that it cannot start as asked: the port is taken, a model or
+    certificate is not for this, limits cannot be kept.
+
     [bold]Examples[/]
 
       copydesk up
 
       copydesk up --pods 4 --port 9000
+
+      copydesk up --autoscale 1:4 --certificate capacity.json
 
       copydesk up --model ~/models/my-llama --dtype float32
 
@@ -117,8 +146,28 @@ def up(
     from copydesk.cli.commands.up import UpRequest
     from copydesk.cli.commands.up import up as run_up
 
+    scaling = _scaling(pods, autoscale, certificate)
     shown = (sys.stdout.isatty() and not json) if show is None else show
-    raise typer.Exit(run_up(UpRequest(pods, model, port, dtype.value, state_dir, as_json=json, show=shown)))
+    request = UpRequest(pods or 2, model, port, dtype.value, state_dir, as_json=json, show=shown, scaling=scaling)
+    raise typer.Exit(run_up(request))
+
+
+def _scaling(pods: int | None, autoscale: str | None, certificate: Path | None) -> Scaling | None:
+    from copydesk.cli.fleet.plan import Scaling
+    from copydesk.cli.fleet.scaling import Limits, LimitsError
+
+    if autoscale is None:
+        if certificate is not None:
+            raise typer.BadParameter("it is for --autoscale MIN:MAX", param_hint="--certificate")
+        return None
+    if pods is not None:
+        raise typer.BadParameter(
+            "--pods is for a fleet that keeps its size; give one of them", param_hint="--autoscale"
+        )
+    try:
+        return Scaling(Limits.parse(autoscale), certificate)
+    except LimitsError as error:
+        raise typer.BadParameter(str(error), param_hint="--autoscale") from error
 
 
 @app.command()

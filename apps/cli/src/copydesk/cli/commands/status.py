@@ -16,7 +16,7 @@ from rich.text import Text
 from copydesk.cli import terminal
 from copydesk.cli.api import Api, ApiError, FleetUnreachableError, FleetView, PodView, advice
 from copydesk.cli.fleet.report import seconds
-from copydesk.cli.fleet.state import FleetState, ProcessState, read_state, running_fleets
+from copydesk.cli.fleet.state import FleetState, ProcessState, ScalingState, read_state, running_fleets
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 WATCH_S = 1.0
@@ -33,6 +33,7 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     uptime_s: float | None
     restarts: int
     memory_bytes: int
+    draining: bool = False
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessRow, ...]
     pods: tuple[PodView, ...]
     problem: str | None
+    scaling: ScalingState | None = None
 
 
 def status(url: str | None, state_dir: Path | None, *, as_json: bool, watch: bool) -> int:
@@ -90,6 +92,7 @@ def look(url: str | None, state_dir: Path | None) -> StatusView:
         processes=tuple(_rows(state)),
         pods=pods.pods,
         problem=problem,
+        scaling=state.scaling if state else None,
     )
 
 
@@ -128,6 +131,7 @@ def _row(process: ProcessState) -> ProcessRow:
         uptime_s=None if uptime is None else round(uptime, 1),
         restarts=process.restarts,
         memory_bytes=memory,
+        draining=process.draining,
     )
 
 
@@ -158,6 +162,8 @@ def _render(view: StatusView) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble(("fleet ", "dim"), (view.url, "bold"))]
     if view.model:
         parts.append(Text(" ".join(("model", view.model, (view.digest or "")[:19])), style="dim"))
+    if view.scaling:
+        parts.append(Text(_scaling(view.scaling), style="dim"))
     if view.logs:
         parts.append(Text(f"logs in {view.logs}", style="dim"))
     if view.processes:
@@ -173,18 +179,29 @@ def _render(view: StatusView) -> RenderableType:
     return Group(*parts)
 
 
+def _scaling(state: ScalingState) -> str:
+    now = f"autoscaled between {state.least} and {state.most} pods, now {state.pods}"
+    return f"{now}: {state.reason}" if state.reason else now
+
+
 def _process_table(rows: tuple[ProcessRow, ...]) -> Table:
     table = _table("process", "pid", "state", "up for", "restarts", "memory")
     for row in rows:
         table.add_row(
             row.name,
             str(row.pid or "-"),
-            Text("running", "green") if row.alive else Text("not running", "red"),
+            _doing(row),
             "-" if row.uptime_s is None else seconds(row.uptime_s),
             str(row.restarts),
             f"{row.memory_bytes / 2**20:.0f} MiB" if row.memory_bytes else "-",
         )
     return table
+
+
+def _doing(row: ProcessRow) -> Text:
+    if not row.alive:
+        return Text("not running", "red")
+    return Text("draining", "yellow") if row.draining else Text("running", "green")
 
 
 def _pod_table(pods: tuple[PodView, ...]) -> Table:

@@ -19,12 +19,13 @@ from copydesk.cli import terminal
 from copydesk.cli.api import KEY_VARIABLE, Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError, prepare_shown
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, NATS_VARIABLE, FleetOptions, model_name
+from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, NATS_VARIABLE, FleetOptions, Scaling, model_name
 from copydesk.cli.fleet.ports import free_port, is_free, port_holder
 from copydesk.cli.fleet.report import ConsoleReport, JsonReport, Report
 from copydesk.cli.fleet.session import Outcome, run_fleet
 from copydesk.cli.fleet.state import FleetRunningError, StateDirError, StateLock, default_state_dir
 from copydesk.common.errors import CopydeskError
+from copydesk.common.telemetry import configure_logging
 
 KEYS_FILE_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_FILE"
 KEYS_REDIS_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_REDIS"
@@ -47,7 +48,7 @@ class CannotStartError(CopydeskError):
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """What the user asked for."""
+    """What the user asked for; with `scaling`, `pods` is not looked at."""
 
     pods: int
     model: Path | None
@@ -56,10 +57,12 @@ class UpRequest:
     state_dir: Path | None
     as_json: bool
     show: bool
+    scaling: Scaling | None = None
 
 
 def up(request: UpRequest) -> int:
     """Run a fleet until a signal comes; returns the exit code."""
+    configure_logging("up", level="error")
     report = _report(as_json=request.as_json)
     state_dir = (request.state_dir or default_state_dir(request.port)).absolute()
     try:
@@ -93,16 +96,18 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
     """Check everything that can be checked before anything is started, and prepare the model.
 
     Raises:
-        CannotStartError: the port is taken, the model is no model, or nats-server is not installed.
+        CannotStartError: the port is taken, the model is no model, the certificate is for something else, or
+            nats-server is not installed.
     """
     nats_server = find_nats_server()
     check_key()
     check_port(request.port)
     name, directory = (DEFAULT_MODEL, None) if request.model is None else _own_model(request.model)
+    scaling = request.scaling and check_certificate(request.scaling, name)
     return FleetOptions(
         model=name,
         model_dir=directory or prepare_shown().directory,
-        pods=request.pods,
+        pods=scaling.limits.least if scaling else request.pods,
         port=request.port,
         nats_port=free_port(HOST, random.Random()),
         dtype=request.dtype,
@@ -112,7 +117,29 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         python=sys.executable,
         nats_server=str(nats_server),
         state_dir=state_dir,
+        scaling=scaling,
     )
+
+
+def check_certificate(scaling: Scaling, model: str) -> Scaling:
+    """Make sure that the certificate, if there is one, is for this model on this machine.
+
+    Returns it by its absolute path, or raises `CannotStartError`. Whether it is for these weights the autoscaler
+    says, which hears from the pods what they run.
+    """
+    from copydesk.cli.capacity.subject import hardware_at
+    from copydesk.loadtest.certificate import CertificateError, read_certificate
+
+    if scaling.certificate is None:
+        return scaling
+    path = scaling.certificate.absolute()
+    hardware = hardware_at(f"http://{HOST}", None).name
+    try:
+        read_certificate(path).require(str(path), model=model, hardware=hardware)
+    except CertificateError as error:
+        hint = "make one here: start the pods with --pods 1, and then: copydesk capacity"
+        raise CannotStartError(str(error), hint) from error
+    return Scaling(scaling.limits, path)
 
 
 def find_nats_server() -> Path:

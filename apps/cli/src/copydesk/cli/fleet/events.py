@@ -12,7 +12,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Starting(Event, frozen=True, kw_only=True, tag="starting"):
-    """The processes are being started; `logs` is where each of them writes."""
+    """The processes are being started; `logs` is where each of them writes, `autoscale` the limits of a size that
+    an autoscaler decides.
+    """
 
     url: str
     model: str
@@ -22,6 +24,7 @@ class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     state_dir: str
     logs: str
     processes: tuple[str, ...]
+    autoscale: str | None = None
 
 
 class ChildUp(Event, frozen=True, kw_only=True, tag="child_up"):
@@ -50,6 +53,49 @@ class Restarted(Event, frozen=True, kw_only=True, tag="restarted"):
     name: str
     pid: int
     after_s: float
+
+
+class Scaled(Event, frozen=True, kw_only=True, tag="scaled"):
+    """The autoscaler decided another size: the fleet had `before` pods to work towards, now has `pods`."""
+
+    before: int
+    pods: int
+    reason: str
+    rule: str
+    epoch: int
+    sequence: int
+
+
+class Refused(Event, frozen=True, kw_only=True, tag="decision_refused"):
+    """A decision of `pods` pods was not acted on; of those refused for the same reason, one a minute is told."""
+
+    pods: int
+    reason: str
+    epoch: int
+    sequence: int
+
+
+class Draining(Event, frozen=True, kw_only=True, tag="draining"):
+    """A pod was told to end: gateways send it nothing more, and it answers what it has."""
+
+    name: str
+    pid: int | None
+
+
+class Drained(Event, frozen=True, kw_only=True, tag="drained"):
+    """A pod that was to end has ended, `after_s` seconds after it was told, and is not restarted."""
+
+    name: str
+    how: str
+    after_s: float
+
+
+class NotStarted(Event, frozen=True, kw_only=True, tag="not_started"):
+    """A process that the fleet can do without could not be started; it is tried again in `retry_in_s` seconds."""
+
+    name: str
+    reason: str
+    retry_in_s: float
 
 
 class Ready(Event, frozen=True, kw_only=True, tag="ready"):

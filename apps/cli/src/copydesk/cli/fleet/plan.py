@@ -6,8 +6,10 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from copydesk.cli.fleet.scaling import Limits, pod_name
 
 HOST = "127.0.0.1"
 DEFAULT_MODEL = "gec-en"
@@ -24,6 +26,18 @@ class Role(enum.StrEnum):
     EDS = "eds"
     POD = "pod"
     GATEWAY = "gateway"
+    AUTOSCALER = "autoscaler"
+
+
+class Vital(enum.StrEnum):
+    """When the fleet is over because a process cannot run; else it is tried again and again.
+
+    A wrong setting of the autoscaler is worth an error at the start, and not worth the end of a fleet that serves.
+    """
+
+    ALWAYS = "always"
+    AT_FIRST = "at first"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +45,8 @@ class ChildSpec:
     """One process: how to start it and how to read its end.
 
     `env` is added to the supervisor's own environment. `fatal_exit` is the exit code after which a restart is
-    pointless. `grace` is how many seconds it may take to end after SIGTERM.
+    pointless. `grace` is how many seconds it may take to end after SIGTERM. `vital` says when the fleet ends
+    because this cannot run.
     """
 
     name: str
@@ -40,11 +55,20 @@ class ChildSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     fatal_exit: int | None = SETTINGS_EXIT
     grace: float = 10.0
+    vital: Vital = Vital.ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """That an autoscaler decides the fleet's size, within limits, by a capacity certificate if there is one."""
+
+    limits: Limits
+    certificate: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """Everything that decides how a fleet looks."""
+    """Everything that decides how a fleet looks. `pods` are those that it begins with."""
 
     model: str
     model_dir: Path
@@ -58,6 +82,7 @@ class FleetOptions:
     python: str
     nats_server: str
     state_dir: Path
+    scaling: Scaling | None = None
 
     @property
     def url(self) -> str:
@@ -71,18 +96,46 @@ class FleetOptions:
 
     @property
     def threads(self) -> int:
-        """Threads a pod: the pods share the cores, since two that each use all of them slow each other down."""
-        return max(1, self.cores // self.pods)
+        """Threads a pod: the pods share the cores, since two that each use all of them slow each other down.
+
+        Where their number changes, they get what each has in the largest fleet. What a pod can do is then the same
+        in a fleet of any size, as the autoscaler takes it to be, and a new pod never takes from the others.
+        """
+        return max(1, self.cores // (self.scaling.limits.most if self.scaling else self.pods))
 
     @property
     def pod_names(self) -> tuple[str, ...]:
-        """The names by which pods appear in discovery; a restarted pod keeps its own."""
-        return tuple(f"pod-{number}" for number in range(1, self.pods + 1))
+        """The names of the first pods; a restarted pod keeps its own."""
+        return tuple(map(pod_name, range(1, self.pods + 1)))
 
 
 def plan_fleet(options: FleetOptions) -> tuple[ChildSpec, ...]:
-    """List the processes of a fleet in the order in which they start."""
-    return (_nats(options), _eds(options), *(_pod(options, name) for name in options.pod_names), _gateway(options))
+    """List the processes that a fleet begins with, in the order in which they start."""
+    pods = (_pod(options, name) for name in options.pod_names)
+    return (_nats(options), _eds(options), *pods, _gateway(options))
+
+
+def plan_pod(options: FleetOptions, name: str) -> ChildSpec:
+    """Plan a pod that joins a fleet which serves: should it not come up, those that are there go on."""
+    return replace(_pod(options, name), vital=Vital.NEVER)
+
+
+def plan_autoscaler(options: FleetOptions, scaling: Scaling, cold_start: float) -> ChildSpec:
+    """Plan the autoscaler, which is started last: `cold_start` is what the first pods took, in seconds."""
+    env = {
+        "COPYDESK_AUTOSCALER_NATS_URL": options.nats_url,
+        "COPYDESK_AUTOSCALER_NATS_TOKEN": options.nats_token,
+        "COPYDESK_AUTOSCALER_ACTUATOR": "local",
+        "COPYDESK_AUTOSCALER_MODEL": options.model,
+        "COPYDESK_AUTOSCALER_MIN_PODS": str(scaling.limits.least),
+        "COPYDESK_AUTOSCALER_MAX_PODS": str(scaling.limits.most),
+        "COPYDESK_AUTOSCALER_COLD_START_S": f"{cold_start:.1f}",
+        "COPYDESK_AUTOSCALER_STATE_DIR": str(options.state_dir / "autoscaler"),
+    }
+    if scaling.certificate is not None:
+        env["COPYDESK_AUTOSCALER_CERTIFICATE"] = str(scaling.certificate)
+    argv = _module(options, "autoscaler")
+    return ChildSpec("autoscaler", Role.AUTOSCALER, argv, env, grace=5.0, vital=Vital.AT_FIRST)
 
 
 def model_name(directory: Path) -> str:

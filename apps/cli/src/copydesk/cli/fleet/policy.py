@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from copydesk.cli.fleet.plan import ChildSpec, Role
+from copydesk.cli.fleet.plan import ChildSpec, Role, Vital
 from copydesk.common.backoff import backoff_seconds
 from copydesk.common.process import describe_exit
 
-STOP_ORDER = (Role.GATEWAY, Role.POD, Role.EDS, Role.NATS)
-"""From the front to the back: a gateway that drains needs its pods, pods that drain tell it through NATS."""
+STOP_ORDER = (Role.AUTOSCALER, Role.GATEWAY, Role.POD, Role.EDS, Role.NATS)
+"""From the front to the back: a gateway that drains needs its pods, pods that drain tell it through NATS.
+
+Before them all the autoscaler, which has nothing to decide of a fleet that ends.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +68,23 @@ class GiveUp:
     reason: str
 
 
-def decide(ended: Ended, fatal_exit: int | None, backoff: Backoff, jitter: float) -> Restart | GiveUp:
+def decide(
+    ended: Ended, fatal_exit: int | None, backoff: Backoff, jitter: float, vital: Vital = Vital.ALWAYS
+) -> Restart | GiveUp:
     """Say what follows from the end of a child that nobody asked to stop."""
     how = describe_exit(ended.code)
-    if fatal_exit is not None and ended.code == fatal_exit:
+    matters = is_vital(vital, ever_up=ended.ever_up)
+    if matters and fatal_exit is not None and ended.code == fatal_exit:
         return GiveUp(2, f"{how}: a setting or the model is wrong")
     failures = 1 if ended.healthy_s >= backoff.healthy_after else ended.failures + 1
-    if not ended.ever_up and failures >= backoff.early_limit:
+    if matters and not ended.ever_up and failures >= backoff.early_limit:
         return GiveUp(1, f"{how}, {failures} times in a row without ever being up")
     return Restart(backoff.delay(failures, jitter), failures)
+
+
+def is_vital(vital: Vital, *, ever_up: bool) -> bool:
+    """Say whether the fleet is over when a child that was `ever_up`, or not, cannot run."""
+    return vital is Vital.ALWAYS or (vital is Vital.AT_FIRST and not ever_up)
 
 
 @dataclass(frozen=True, slots=True)

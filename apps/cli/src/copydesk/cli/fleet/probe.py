@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 
 import httpx
 import msgspec
@@ -20,15 +21,17 @@ class GatewayProbe:
     """Asks the gateway about itself and the pods, and NATS whether it listens.
 
     EDS has no door to knock at; it counts as up once it has lived for a moment, and the pods' own readiness,
-    which comes through it, shows the rest.
+    which comes through it, shows the rest. The autoscaler is up when it has decided: `decisions` counts.
     """
 
-    def __init__(self, url: str, nats_port: int) -> None:
+    def __init__(self, url: str, nats_port: int, decisions: Callable[[], int] = lambda: 0) -> None:
         self._nats_port = nats_port
+        self._decisions = decisions
         self._client = open_async(url, timeout=2.0)
         self._pods: frozenset[str] = frozenset()
         self._asked_at = -1.0
         self._seen: dict[int, float] = {}
+        self._decisions_before: dict[int, int] = {}
 
     async def is_up(self, spec: ChildSpec, pid: int) -> bool:
         """Say whether the process is in service."""
@@ -42,6 +45,9 @@ class GatewayProbe:
                 return spec.name in await self._ready_pods()
             case Role.GATEWAY:
                 return await self._get("/readyz") is not None
+            case Role.AUTOSCALER:
+                decisions = self._decisions()
+                return decisions > self._decisions_before.setdefault(pid, decisions)
 
     async def close(self) -> None:
         """Close the connections."""

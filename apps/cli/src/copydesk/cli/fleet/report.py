@@ -50,10 +50,7 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
     """Put an event into words, with rich's markup."""
     match event:
         case events.Starting():
-            return (
-                f"[bold]Starting[/] {escape(event.model)}: {_count(event.pods, 'pod')}, "
-                f"{_count(event.threads, 'thread')} each\n[dim]logs in {escape(event.logs)}[/]"
-            )
+            return _starting(event)
         case events.ChildUp():
             return f"  [green]up[/]  {event.name} [dim]after {event.after_s:.1f} s[/]"
         case events.ChildExited():
@@ -68,6 +65,17 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
             return (
                 f"  [yellow]still waiting[/] for {waiting} after {event.after_s:.0f} s; see {escape(event.logs)}"
             )
+        case events.Scaled():
+            return f"  [bold]{event.before} -> {_count(event.pods, 'pod')}[/]: {escape(event.reason)}"
+        case events.Refused():
+            return f"  [yellow]refused[/]  a decision of {_count(event.pods, 'pod')}: {escape(event.reason)}"
+        case events.Draining():
+            return f"  [yellow]draining[/]  {event.name} gets nothing new, and answers what it has"
+        case events.Drained():
+            return f"  [green]gone[/]  {event.name} {event.how} [dim]{event.after_s:.1f} s after it was told[/]"
+        case events.NotStarted():
+            why = f"{event.name} could not be started: {escape(event.reason)}"
+            return f"  [red]down[/]  {why}; trying again in {event.retry_in_s:.1f} s"
         case events.Ready():
             return f"[bold green]Ready[/] on {event.url} [dim]after {event.after_s:.1f} s[/]"
         case events.Failed():
@@ -85,6 +93,13 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
             return f"\n  {escape(event.text)}\n  [green]{escape(event.corrected)}[/]  {latency}"
         case _:
             return escape(str(event))
+
+
+def _starting(event: events.Starting) -> str:
+    pods = f"{_count(event.pods, 'pod')}, {_count(event.threads, 'thread')} each"
+    least, _, most = (event.autoscale or "").partition(":")
+    scaling = f", {least} to {most} as the load asks" if event.autoscale else ""
+    return f"[bold]Starting[/] {escape(event.model)}: {pods}{scaling}\n[dim]logs in {escape(event.logs)}[/]"
 
 
 def telling(lines: tuple[str, ...]) -> tuple[str, ...]:

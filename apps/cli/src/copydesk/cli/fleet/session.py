@@ -9,16 +9,21 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.plan import FleetOptions, plan_fleet
+from copydesk.cli.fleet.orders import Orders
+from copydesk.cli.fleet.plan import FleetOptions, Role, Scaling, plan_autoscaler, plan_fleet, plan_pod
 from copydesk.cli.fleet.probe import GatewayProbe
 from copydesk.cli.fleet.report import Report
-from copydesk.cli.fleet.state import FleetState, ProcessState, StateDirError, write_state
+from copydesk.cli.fleet.scaler import Scaler
+from copydesk.cli.fleet.scaling import Limits
+from copydesk.cli.fleet.state import FleetState, ProcessState, ScalingState, StateDirError, write_state
 from copydesk.cli.fleet.supervisor import FleetFailedError, Member, Supervisor
+from copydesk.common.bus import Bus
 
 WAITING_NOTICE_S = 60.0
 INTERRUPTED_EXIT = 130
@@ -30,6 +35,17 @@ class Outcome:
 
     exit_code: int
     error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What a session works with; there is a `scaler` where an autoscaler decides the size."""
+
+    options: FleetOptions
+    report: Report
+    supervisor: Supervisor
+    interrupts: Interrupts
+    scaler: Scaler | None
 
 
 class Interrupts:
@@ -69,11 +85,11 @@ async def run_fleet(
     Without `serve` the end of `work` is the end, and a signal before it an interruption. The caller holds the
     lock of the state directory.
     """
-    async with _supervised(options, report) as (supervisor, interrupts):
-        outcome = await _until_the_end(options, report, supervisor, interrupts, work, serve)
+    async with _supervised(options, report) as fleet:
+        outcome = await _until_the_end(fleet, work, serve)
         began = time.monotonic()
-        await supervisor.stop()
-    if interrupts.forced:
+        await fleet.supervisor.stop()
+    if fleet.interrupts.forced:
         outcome = Outcome(INTERRUPTED_EXIT)
     after = round(time.monotonic() - began, 3)
     report(events.Stopped(time=time.time(), after_s=after, exit_code=outcome.exit_code))
@@ -81,30 +97,46 @@ async def run_fleet(
 
 
 @asynccontextmanager
-async def _supervised(options: FleetOptions, report: Report) -> AsyncIterator[tuple[Supervisor, Interrupts]]:
+async def _supervised(options: FleetOptions, report: Report) -> AsyncIterator[_Fleet]:
     specs = plan_fleet(options)
     logs = options.state_dir / "logs"
-    probe = GatewayProbe(options.url, options.nats_port)
+    orders = _orders(options)
+    probe = GatewayProbe(options.url, options.nats_port, lambda: orders.taken)
     started = time.time()
+
+    def note() -> None:
+        _note(_state(options, supervisor, orders, started))
+
+    def changed() -> None:
+        note()
+        if scaler is not None:
+            scaler.wake()
+
     supervisor = Supervisor(
         specs,
         logs=logs,
         probe=probe,
         report=report,
         random=random.random,
-        on_change=lambda: _note(_state(options, supervisor, started)),
+        on_change=changed,
         environ={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
-    _prepare(options.state_dir, logs, _state(options, supervisor, started))
+    scaler = Scaler(supervisor, orders, partial(plan_pod, options), report, note) if options.scaling else None
+    _prepare(options.state_dir, logs, _state(options, supervisor, orders, started))
     interrupts = Interrupts()
     interrupts.install(supervisor.kill)
     report(_starting(options, logs, tuple(spec.name for spec in specs)))
     supervisor.start()
     try:
-        yield supervisor, interrupts
+        yield _Fleet(options, report, supervisor, interrupts, scaler)
     finally:
         supervisor.kill()
         await probe.close()
+
+
+def _orders(options: FleetOptions) -> Orders:
+    limits = options.scaling.limits if options.scaling else Limits(options.pods, options.pods)
+    return Orders(options.model, limits, options.pods)
 
 
 def _prepare(state_dir: Path, logs: Path, state: FleetState) -> None:
@@ -122,26 +154,19 @@ def _note(state: FleetState) -> None:
         write_state(state)
 
 
-async def _until_the_end(
-    options: FleetOptions,
-    report: Report,
-    supervisor: Supervisor,
-    interrupts: Interrupts,
-    work: Callable[[str], Awaitable[None]] | None,
-    serve: bool,
-) -> Outcome:
+async def _until_the_end(fleet: _Fleet, work: Callable[[str], Awaitable[None]] | None, serve: bool) -> Outcome:
     """Run until a signal, a failure or the end of the work, and say that the fleet now stops."""
-    life = asyncio.create_task(_life(options, report, supervisor, work, serve))
-    signalled = asyncio.create_task(interrupts.first.wait())
+    life = asyncio.create_task(_life(fleet, work, serve))
+    signalled = asyncio.create_task(fleet.interrupts.first.wait())
     await asyncio.wait({life, signalled}, return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()
     if not life.done():
         life.cancel()
         await asyncio.wait({life})
-    outcome, reason = _judge(life, interrupts.reason)
+    outcome, reason = _judge(life, fleet.interrupts.reason)
     if life.cancelled() and not serve:
         outcome = Outcome(INTERRUPTED_EXIT)
-    report(events.Stopping(time=time.time(), reason=reason))
+    fleet.report(events.Stopping(time=time.time(), reason=reason))
     return outcome
 
 
@@ -158,28 +183,53 @@ def _judge(life: asyncio.Task[None], signal_name: str | None) -> tuple[Outcome, 
             raise error
 
 
-async def _life(
-    options: FleetOptions,
-    report: Report,
-    supervisor: Supervisor,
-    work: Callable[[str], Awaitable[None]] | None,
-    serve: bool,
-) -> None:
+async def _life(fleet: _Fleet, work: Callable[[str], Awaitable[None]] | None, serve: bool) -> None:
     began = time.monotonic()
-    notice = asyncio.create_task(_notice_waiting(options, report, supervisor))
-    try:
-        await supervisor.ready()
-    finally:
-        notice.cancel()
-    report(events.Ready(time=time.time(), url=options.url, after_s=round(time.monotonic() - began, 3)))
-    failed = asyncio.create_task(supervisor.failed())
+    async with AsyncExitStack() as stack:
+        notice = asyncio.create_task(_notice_waiting(fleet))
+        try:
+            await fleet.supervisor.ready()
+            if fleet.scaler is not None and fleet.options.scaling is not None:
+                await stack.enter_async_context(_scaled(fleet, fleet.scaler, fleet.options.scaling))
+        finally:
+            notice.cancel()
+        await _serve(fleet, work, serve, began)
+
+
+async def _serve(fleet: _Fleet, work: Callable[[str], Awaitable[None]] | None, serve: bool, began: float) -> None:
+    url = fleet.options.url
+    fleet.report(events.Ready(time=time.time(), url=url, after_s=round(time.monotonic() - began, 3)))
+    failed = asyncio.create_task(fleet.supervisor.failed())
     try:
         if work is not None:
-            await _first(asyncio.ensure_future(work(options.url)), failed)
+            await _first(asyncio.ensure_future(work(url)), failed)
         if serve:
             await failed
     finally:
         failed.cancel()
+
+
+@asynccontextmanager
+async def _scaled(fleet: _Fleet, scaler: Scaler, scaling: Scaling) -> AsyncIterator[None]:
+    """Have the autoscaler decide meanwhile how many pods there are; begins once it does."""
+    options, supervisor = fleet.options, fleet.supervisor
+    bus = await Bus.connect(options.nats_url, name="up", token=options.nats_token)
+    hearing = asyncio.create_task(scaler.run(bus), name="scaler")
+    supervisor.watch(hearing)
+    try:
+        supervisor.add(plan_autoscaler(options, scaling, _cold_start(supervisor)))
+        await supervisor.ready()
+        yield
+    finally:
+        hearing.cancel()
+        await asyncio.wait({hearing})
+        await bus.close()
+
+
+def _cold_start(supervisor: Supervisor) -> float:
+    """How many seconds the slowest of the first pods took to be ready, as any further one may."""
+    pods = (member for member in supervisor.members.values() if member.spec.role is Role.POD)
+    return max(member.up_after or 0.1 for member in pods)
 
 
 async def _first(task: asyncio.Future[None], failed: asyncio.Task[None]) -> None:
@@ -192,16 +242,16 @@ async def _first(task: asyncio.Future[None], failed: asyncio.Task[None]) -> None
         task.cancel()
 
 
-async def _notice_waiting(options: FleetOptions, report: Report, supervisor: Supervisor) -> None:
+async def _notice_waiting(fleet: _Fleet) -> None:
     began = time.monotonic()
     while True:
         await asyncio.sleep(WAITING_NOTICE_S)
-        report(
+        fleet.report(
             events.Stuck(
                 time=time.time(),
                 after_s=round(time.monotonic() - began, 1),
-                waiting_for=supervisor.waiting_for(),
-                logs=str(options.state_dir / "logs"),
+                waiting_for=fleet.supervisor.waiting_for(),
+                logs=str(fleet.options.state_dir / "logs"),
             )
         )
 
@@ -217,10 +267,12 @@ def _starting(options: FleetOptions, logs: Path, names: tuple[str, ...]) -> even
         state_dir=str(options.state_dir),
         logs=str(logs),
         processes=names,
+        autoscale=str(options.scaling.limits) if options.scaling else None,
     )
 
 
-def _state(options: FleetOptions, supervisor: Supervisor, started: float) -> FleetState:
+def _state(options: FleetOptions, supervisor: Supervisor, orders: Orders, started: float) -> FleetState:
+    members = sorted(supervisor.members.values(), key=_place)
     return FleetState(
         pid=os.getpid(),
         started=started,
@@ -230,9 +282,16 @@ def _state(options: FleetOptions, supervisor: Supervisor, started: float) -> Fle
         model_dir=str(options.model_dir),
         state_dir=str(options.state_dir),
         logs=str(options.state_dir / "logs"),
-        pods=options.pod_names,
-        processes=tuple(_process(member) for member in supervisor.members.values()),
+        pods=tuple(member.spec.name for member in members if member.spec.role is Role.POD),
+        processes=tuple(map(_process, members)),
+        scaling=_scaling(orders) if options.scaling else None,
     )
+
+
+def _place(member: Member) -> tuple[int, int, str]:
+    """Where a process stands in a list: by what it does, then by its name, pod-2 before pod-10."""
+    name = member.spec.name
+    return list(Role).index(member.spec.role), len(name), name
 
 
 def _process(member: Member) -> ProcessState:
@@ -243,4 +302,10 @@ def _process(member: Member) -> ProcessState:
         pid=child.pid if child else None,
         started=child.started_at if child else None,
         restarts=member.restarts,
+        draining=member.draining,
     )
+
+
+def _scaling(orders: Orders) -> ScalingState:
+    limits, target = orders.limits, orders.target
+    return ScalingState(least=limits.least, most=limits.most, pods=target.replicas, reason=target.reason)

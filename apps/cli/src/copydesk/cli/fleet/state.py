@@ -17,13 +17,26 @@ LOCK = "lock"
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of the fleet; no pid while it waits for its restart. `started` is in Unix seconds."""
+    """One process of the fleet; no pid while it waits for its restart. `started` is in Unix seconds.
+
+    `draining` says that it was told to end and will not come back.
+    """
 
     name: str
     role: str
     pid: int | None
     started: float | None
     restarts: int
+    draining: bool = False
+
+
+class ScalingState(msgspec.Struct, frozen=True, kw_only=True):
+    """How an autoscaler sizes the fleet: its limits, the present size to work towards, and why it is that."""
+
+    least: int
+    most: int
+    pods: int
+    reason: str = ""
 
 
 class FleetState(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +52,7 @@ class FleetState(msgspec.Struct, frozen=True, kw_only=True):
     logs: str
     pods: tuple[str, ...]
     processes: tuple[ProcessState, ...]
+    scaling: ScalingState | None = None
 
 
 class FleetRunningError(CopydeskError):

@@ -1,6 +1,6 @@
-"""Keep the processes of a fleet running, and stop them in order.
+"""Keep the processes of a fleet running, let some go and others come, and stop all of them in order.
 
-Decisions are `policy`'s; this module starts, waits and signals. One task a child; nothing else touches it.
+Decisions are `policy`'s and `scaling`'s; this module starts, waits and signals. One task a child starts it anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 from copydesk.cli.fleet import events
 from copydesk.cli.fleet.child import Child, bound, rotate, tail
 from copydesk.cli.fleet.plan import ChildSpec
-from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, decide, stop_phases
+from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, is_vital, stop_phases
 from copydesk.common.errors import CopydeskError
 from copydesk.common.process import describe_exit
 
@@ -47,7 +47,11 @@ class FleetFailedError(CopydeskError):
 
 @dataclass(slots=True)
 class Member:
-    """A child over all of its runs."""
+    """A child over all of its runs; `up_after` is how many seconds its first took to be in service.
+
+    `leaving` is set once it is not to be started any more; `draining` says that it was told, at `told_at`, to end
+    what it has, and is then forgotten.
+    """
 
     spec: ChildSpec
     log: Path
@@ -56,7 +60,12 @@ class Member:
     restarts: int = 0
     ever_up: bool = False
     up_since: float | None = None
+    up_after: float | None = None
     ended_at: float = 0.0
+    last_code: int | None = None
+    draining: bool = False
+    told_at: float = 0.0
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
     first_up: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -79,6 +88,7 @@ class Supervisor:
         log_check_s: float = LOG_CHECK_S,
     ) -> None:
         self.members = {spec.name: Member(spec, logs / f"{spec.name}.log") for spec in specs}
+        self._logs = logs
         self._probe = probe
         self._report = report
         self._random = random
@@ -89,19 +99,58 @@ class Supervisor:
         self._log_check_s = log_check_s
         self._log_keeper: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._drains: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self) -> None:
         """Start every child; its log begins anew."""
         for member in self.members.values():
-            rotate(member.log)
-            member.task = asyncio.create_task(self._keep(member), name=member.spec.name)
-            member.task.add_done_callback(self._task_ended)
+            self._begin(member)
         self._log_keeper = asyncio.create_task(self._bound_logs(), name="logs")
         self._log_keeper.add_done_callback(self._task_ended)
 
+    def add(self, spec: ChildSpec) -> None:
+        """Start one child more, unless the fleet stops; its name must be nobody's."""
+        if self._stopping.is_set():
+            return
+        member = self.members[spec.name] = Member(spec, self._logs / f"{spec.name}.log")
+        self._begin(member)
+
+    def drain(self, name: str) -> None:
+        """Have a child end what it has, and forget it then; who does not end in time is killed."""
+        member = self.members.get(name)
+        if member is None or member.draining or self._stopping.is_set():
+            return
+        member.draining, member.told_at = True, asyncio.get_running_loop().time()
+        member.last_code = None
+        member.leaving.set()
+        pid = member.child.pid if member.child else None
+        self._report(events.Draining(time=time.time(), name=name, pid=pid))
+        if member.child is not None:
+            member.child.terminate()
+            task = asyncio.create_task(self._see_off(member), name=f"{name} drains")
+            self._drains.add(task)
+            task.add_done_callback(self._drains.discard)
+            task.add_done_callback(self._task_ended)
+        self._on_change()
+
+    def watch(self, task: asyncio.Task[None]) -> None:
+        """Fail the fleet should this task end with an error."""
+        task.add_done_callback(self._task_ended)
+
+    def _begin(self, member: Member) -> None:
+        rotate(member.log)
+        member.task = asyncio.create_task(self._keep(member), name=member.spec.name)
+        member.task.add_done_callback(self._task_ended)
+
+    async def _see_off(self, member: Member) -> None:
+        assert member.task is not None
+        _, late = await asyncio.wait({member.task}, timeout=member.spec.grace)
+        if late and not self._stopping.is_set():
+            self._kill_late(member, member.spec.grace)
+
     async def ready(self) -> None:
-        """Wait until every child has been in service once; FleetFailedError if one cannot be."""
+        """Wait until every child that there is now has been in service once; FleetFailedError if one cannot be."""
         everyone = asyncio.create_task(self._all_up())
         try:
             await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
@@ -110,7 +159,7 @@ class Supervisor:
         self._raise_failure()
 
     async def _all_up(self) -> None:
-        for member in self.members.values():
+        for member in tuple(self.members.values()):
             await member.first_up.wait()
 
     async def failed(self) -> None:
@@ -120,63 +169,100 @@ class Supervisor:
 
     def waiting_for(self) -> tuple[str, ...]:
         """Name the children that are not in service."""
-        return tuple(name for name, member in self.members.items() if member.up_since is None)
+        return tuple(
+            name for name, member in self.members.items() if member.up_since is None and not member.draining
+        )
 
     async def stop(self) -> None:
         """Stop the children phase by phase; who does not end in time is killed."""
-        self._stopping.set()
-        for phase in stop_phases([member.spec for member in self.members.values()]):
-            await self._stop_phase([self.members[name] for name in phase.names], phase.grace)
+        self._start_nothing()
+        members = dict(self.members)
+        for phase in stop_phases([member.spec for member in members.values()]):
+            await self._stop_phase([members[name] for name in phase.names], phase.grace)
         if self._log_keeper is not None:
             await asyncio.wait({self._log_keeper})
 
     def kill(self) -> None:
         """End every child now."""
-        self._stopping.set()
+        self._start_nothing()
         for member in self.members.values():
             if member.child is not None:
                 member.child.kill()
 
+    def _start_nothing(self) -> None:
+        self._stopping.set()
+        for member in self.members.values():
+            member.leaving.set()
+
     async def _stop_phase(self, members: list[Member], grace: float) -> None:
         for member in members:
-            if member.child is not None:
+            # Who drains has been asked: a second SIGTERM would have it drop what it still answers.
+            if member.child is not None and not member.draining:
                 member.child.terminate()
         tasks = {member.task: member for member in members if member.task is not None}
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=grace)
         for task in late:
-            member = tasks[task]
-            self._report(events.Killed(time=time.time(), name=member.spec.name, grace_s=grace))
-            if member.child is not None:
-                member.child.kill()
+            self._kill_late(tasks[task], grace)
         await asyncio.wait(tasks)
+
+    def _kill_late(self, member: Member, grace: float) -> None:
+        self._report(events.Killed(time=time.time(), name=member.spec.name, grace_s=grace))
+        if member.child is not None:
+            member.child.kill()
 
     async def _bound_logs(self) -> None:
         while not self._stopping.is_set():
             for member in self.members.values():
                 bound(member.log, self._log_bytes)
-            await self._pause(self._log_check_s)
+            await _pause(self._stopping, self._log_check_s)
 
     async def _keep(self, member: Member) -> None:
-        while not self._stopping.is_set():
-            try:
-                child = Child.spawn(member.spec, member.log, self._environ)
-            except OSError as error:
-                self._fail(member, GiveUp(2, f"cannot be started: {error}"))
-                return
-            code, healthy = await self._run(member, child)
-            if self._stopping.is_set():
-                return
-            ended = Ended(code, member.failures, healthy, member.ever_up)
-            verdict = decide(ended, member.spec.fatal_exit, self._backoff, self._random())
-            if isinstance(verdict, GiveUp):
-                self._fail(member, verdict)
-                return
-            member.failures = verdict.failures
-            self._report_exit(member, child, code, verdict.delay)
-            await self._pause(verdict.delay)
+        while not member.leaving.is_set():
+            delay = await self._live(member)
+            if delay is None:
+                break
+            await _pause(member.leaving, delay)
             member.restarts += 1
+        if member.draining and not self._stopping.is_set():
+            self._forget(member)
+
+    async def _live(self, member: Member) -> float | None:
+        """See one run through; return in how many seconds the next one is due, None if there shall be none."""
+        try:
+            child = Child.spawn(member.spec, member.log, self._environ)
+        except OSError as error:
+            return self._cannot_start(member, error)
+        code, healthy = await self._run(member, child)
+        member.last_code = code
+        if member.leaving.is_set():
+            return None
+        ended = Ended(code, member.failures, healthy, member.ever_up)
+        verdict = decide(ended, member.spec.fatal_exit, self._backoff, self._random(), member.spec.vital)
+        if isinstance(verdict, GiveUp):
+            self._fail(member, verdict)
+            return None
+        member.failures = verdict.failures
+        self._report_exit(member, child, code, verdict)
+        return verdict.delay
+
+    def _cannot_start(self, member: Member, error: OSError) -> float | None:
+        if is_vital(member.spec.vital, ever_up=member.ever_up):
+            self._fail(member, GiveUp(2, f"cannot be started: {error}"))
+            return None
+        member.failures += 1
+        delay = self._backoff.delay(member.failures, self._random())
+        name, retry = member.spec.name, round(delay, 3)
+        self._report(events.NotStarted(time=time.time(), name=name, reason=str(error), retry_in_s=retry))
+        return delay
+
+    def _forget(self, member: Member) -> None:
+        self.members.pop(member.spec.name)
+        after = round(asyncio.get_running_loop().time() - member.told_at, 3)
+        how = "was not running" if member.last_code is None else describe_exit(member.last_code)
+        self._report(events.Drained(time=time.time(), name=member.spec.name, how=how, after_s=after))
+        self._on_change()
 
     async def _run(self, member: Member, child: Child) -> tuple[int, float]:
         """See one run through to its end: exit code, and how many seconds it was in service."""
@@ -197,24 +283,21 @@ class Supervisor:
     async def _watch_up(self, member: Member, child: Child) -> None:
         while not await self._probe.is_up(member.spec, child.pid):  # noqa: ASYNC110 - nothing tells, one must ask
             await asyncio.sleep(POLL_S)
+        if member.draining:
+            return
         member.up_since = asyncio.get_running_loop().time()
         name, pid = member.spec.name, child.pid
         if member.ever_up:
             after = round(member.up_since - member.ended_at, 3)
             self._report(events.Restarted(time=time.time(), name=name, pid=pid, after_s=after))
         else:
-            after = round(member.up_since - child.started, 3)
+            after = member.up_after = round(member.up_since - child.started, 3)
             self._report(events.ChildUp(time=time.time(), name=name, pid=pid, after_s=after))
         member.ever_up = True
         member.first_up.set()
+        self._on_change()
 
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
-
-    def _report_exit(self, member: Member, child: Child, code: int, delay: float) -> None:
+    def _report_exit(self, member: Member, child: Child, code: int, verdict: Restart) -> None:
         self._report(
             events.ChildExited(
                 time=time.time(),
@@ -223,7 +306,7 @@ class Supervisor:
                 code=code,
                 how=describe_exit(code),
                 uptime_s=round(member.ended_at - child.started, 3),
-                restart_in_s=round(delay, 3),
+                restart_in_s=round(verdict.delay, 3),
                 log=str(member.log),
             )
         )
@@ -256,3 +339,10 @@ class Supervisor:
     def _raise_failure(self) -> None:
         if self._failure.done():
             self._failure.result()
+
+
+async def _pause(over: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(over.wait(), seconds)
+    except TimeoutError:
+        return
