@@ -32,6 +32,13 @@ def test_the_holder_renews_and_others_wait_until_it_is_over_by_their_own_clock()
     assert next_move(sighting, "b", 106.0) is Move.TAKE
 
 
+def test_a_holder_whose_epoch_has_been_surpassed_takes_the_lease_anew() -> None:
+    sighting = Sighting(TERM, since=100.0)
+    assert next_move(sighting, "a", 100.0, last_epoch=TERM.epoch) is Move.RENEW
+    assert next_move(sighting, "a", 100.0, last_epoch=TERM.epoch + 1) is Move.TAKE
+    assert next_move(sighting, "b", 100.0, last_epoch=TERM.epoch + 1) is Move.WAIT
+
+
 def test_a_lease_that_is_free_or_missing_is_taken_at_once() -> None:
     assert next_move(Sighting(released(TERM), 100.0), "b", 100.0) is Move.TAKE
     assert next_move(Sighting(None, 100.0), "b", 100.0) is Move.CREATE

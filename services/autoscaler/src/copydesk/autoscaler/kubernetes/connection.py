@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from copydesk.autoscaler.actuator import Actuator, Leadership
 from copydesk.autoscaler.kubernetes.actuator import KubernetesActuator
 from copydesk.autoscaler.kubernetes.target import read_target
 from copydesk.kube.api import Api, find_config
@@ -16,19 +17,26 @@ from copydesk.kube.elector import Candidacy, LeaseLeadership
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to scale and to stand: `config` as for `find_config`; what `targets` says of each model, by its name.
+    """Where to stand: `config` as for `find_config`, the Lease by its name and for how long it holds unrenewed.
 
-    `namespace` is that of targets that name none ("": the one that this process runs in, where the Lease is too).
+    `namespace` is that of the Lease, and of workloads that name none ("": the one that this process runs in).
     """
 
     config: Path | None
-    targets: Mapping[str, str]
     lease: str
     lease_seconds: float
     namespace: str = ""
 
 
-def connect(place: Place) -> tuple[KubernetesActuator, LeaseLeadership]:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a configuration says of the workload of a model, as deployments/NAME; empty is what is usual."""
+
+    workload: str = ""
+    namespace: str = ""
+
+
+def connect(place: Place, models: Mapping[str, Named]) -> tuple[Actuator, Leadership]:
     """Make both; nothing is asked of the server yet. Each is closed by itself.
 
     Raises:
@@ -36,11 +44,10 @@ def connect(place: Place) -> tuple[KubernetesActuator, LeaseLeadership]:
         TargetError: What to scale for a model is not named.
     """
     config = find_config(place.config)
-    asking = Api(config)
-    namespace = place.namespace or asking.namespace
-    targets = {model: read_target(model, text, namespace) for model, text in place.targets.items()}
+    api = Api(config)
+    home = place.namespace or api.namespace
+    targets = {model: read_target(model, one.workload, one.namespace or home) for model, one in models.items()}
     # Another run is another candidate: it must not take a term of its predecessor's for its own.
     identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-    standing = Api(config)
-    leadership = LeaseLeadership(standing, Candidacy(asking.namespace, place.lease, identity, place.lease_seconds))
-    return KubernetesActuator(asking, targets, leadership.surpass), leadership
+    leadership = LeaseLeadership(Api(config), Candidacy(home, place.lease, identity, place.lease_seconds))
+    return KubernetesActuator(api, targets, leadership.surpass), leadership

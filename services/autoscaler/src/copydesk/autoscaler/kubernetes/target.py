@@ -1,4 +1,4 @@
-"""What is scaled: a Deployment or a StatefulSet that runs the pods of one model."""
+"""What is scaled: the workload that runs the pods of one model, a Deployment in most places."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ class Kind(enum.StrEnum):
 
     DEPLOYMENT = "Deployment"
     STATEFUL_SET = "StatefulSet"
+    REPLICA_SET = "ReplicaSet"
+
+    @property
+    def plural(self) -> str:
+        """The name of the collection, as in paths and rights."""
+        return f"{self.lower()}s"
 
 
 class TargetError(CopydeskError):
@@ -28,8 +34,8 @@ class TargetError(CopydeskError):
         self.model = model
         self.text = text
         super().__init__(
-            f"{model}: {text!r} names nothing to scale; expected NAME, KIND/NAME or NAMESPACE/KIND/NAME "
-            "with the kind deployment or statefulset"
+            f"{model}: {text!r} names nothing to scale; expected deployments/NAME, statefulsets/NAME "
+            "or replicasets/NAME"
         )
 
 
@@ -56,22 +62,17 @@ class Target:
 
     @property
     def _path(self) -> str:
-        return f"apis/apps/v1/namespaces/{self.namespace}/{self.kind.lower()}s/{self.name}"
+        return f"apis/apps/v1/namespaces/{self.namespace}/{self.kind.plural}/{self.name}"
 
 
-def read_target(model: str, text: str, namespace: str) -> Target:
-    """Understand `NAME`, `KIND/NAME` or `NAMESPACE/KIND/NAME`; what is left out is a Deployment in `namespace`.
+def read_target(model: str, workload: str, namespace: str) -> Target:
+    """Understand `workload`, as deployments/NAME; if it is empty, the Deployment that is named as the model.
 
     Raises:
-        TargetError: It is none of these.
+        TargetError: It names nothing that can be scaled, or `namespace` is none.
     """
-    *rest, name = text.split("/")
-    kind = _kind(rest.pop() if rest else Kind.DEPLOYMENT)
-    place = rest.pop() if rest else namespace
-    if rest or kind is None or not _NAME.fullmatch(name) or not _NAME.fullmatch(place):
-        raise TargetError(model, text)
-    return Target(place, kind, name)
-
-
-def _kind(text: str) -> Kind | None:
-    return next((kind for kind in Kind if kind.lower() == text.lower()), None)
+    collection, _, name = (workload or f"{Kind.DEPLOYMENT.plural}/{model}").partition("/")
+    kind = next((kind for kind in Kind if kind.plural == collection), None)
+    if kind is None or not _NAME.fullmatch(name) or not _NAME.fullmatch(namespace):
+        raise TargetError(model, f"{namespace}/{collection}/{name}")
+    return Target(namespace, kind, name)
