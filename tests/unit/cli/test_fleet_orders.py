@@ -47,6 +47,8 @@ def test_a_decision_for_the_same_size_keeps_the_reason_for_which_it_is_that_size
         (decision(policy="careful"), Refusal.POLICY),
         (decision(0), Refusal.SIZE),
         (decision(-3), Refusal.SIZE),
+        (decision(epoch=2**53), Refusal.NUMBERS),
+        (decision(sequence=-1), Refusal.NUMBERS),
         (decision(sent_at=NOW - MAX_AGE_S - 0.1), Refusal.AGE),
         (decision(sent_at=NOW + MAX_AGE_S + 0.1), Refusal.AGE),
         (decision(sent_at=float("nan")), Refusal.AGE),

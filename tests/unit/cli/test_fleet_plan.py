@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copydesk.cli.fleet.plan import FleetOptions, Role, model_name, plan_fleet
+from copydesk.autoscaler.settings import AutoscalerSettings
+from copydesk.cli.fleet.plan import (
+    FleetOptions,
+    Role,
+    Scaling,
+    Vital,
+    model_name,
+    plan_autoscaler,
+    plan_fleet,
+    plan_pod,
+)
+from copydesk.cli.fleet.scaling import Limits
 from copydesk.common.messages import subject_token
 
 OPTIONS = FleetOptions(
@@ -70,6 +81,39 @@ def test_pods_share_the_cores(cores: int, pods: int, threads: int) -> None:
     options = replace(OPTIONS, cores=cores, pods=pods)
     pod = next(spec for spec in plan_fleet(options) if spec.role is Role.POD)
     assert pod.env["COPYDESK_INFERENCE_THREADS"] == str(threads)
+
+
+def test_where_pods_come_and_go_each_has_the_threads_of_the_largest_fleet() -> None:
+    options = replace(OPTIONS, cores=8, pods=1, scaling=Scaling(Limits(1, 4)))
+    first = next(spec for spec in plan_fleet(options) if spec.role is Role.POD)
+    more = plan_pod(options, "pod-2")
+    assert first.env["COPYDESK_INFERENCE_THREADS"] == more.env["COPYDESK_INFERENCE_THREADS"] == "2"
+    assert {**first.env, "COPYDESK_INFERENCE_POD": "pod-2"} == more.env
+    assert (first.vital, more.vital) == (Vital.ALWAYS, Vital.NEVER)
+
+
+def test_the_autoscaler_knows_its_limits_and_what_it_is_about() -> None:
+    scaling = Scaling(Limits(1, 4), Path("/capacity.json"))
+    spec = plan_autoscaler(OPTIONS, scaling, cold_start=3.26)
+    assert spec.argv == ("/venv/bin/python", "-m", "copydesk.autoscaler")
+    assert {key.removeprefix("COPYDESK_AUTOSCALER_"): value for key, value in spec.env.items()} == {
+        "NATS_URL": "nats://127.0.0.1:24222",
+        "NATS_TOKEN": "also-secret",
+        "ACTUATOR": "local",
+        "MODEL": "gec-en",
+        "MIN_PODS": "1",
+        "MAX_PODS": "4",
+        "COLD_START_S": "3.3",
+        "STATE_DIR": "/state/autoscaler",
+        "CERTIFICATE": "/capacity.json",
+    }
+    assert "COPYDESK_AUTOSCALER_CERTIFICATE" not in plan_autoscaler(OPTIONS, Scaling(Limits(1, 4)), 1.0).env
+
+
+def test_the_autoscalers_settings_are_there_as_they_are_named() -> None:
+    spec = plan_autoscaler(OPTIONS, Scaling(Limits(1, 4), Path("/capacity.json")), cold_start=3.26)
+    keys = {key.removeprefix("COPYDESK_AUTOSCALER_").lower() for key in spec.env}
+    assert keys <= AutoscalerSettings.model_fields.keys()
 
 
 @given(st.text(min_size=1, max_size=80).filter(lambda name: "/" not in name and "\0" not in name))

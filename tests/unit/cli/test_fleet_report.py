@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 
+import msgspec
 import pytest
 
 from copydesk.cli.fleet import events
@@ -51,6 +52,33 @@ def test_a_person_reads_who_ended_how_and_when_it_is_back() -> None:
     assert line.count("\n") == 1
     assert "pod-1 was killed by SIGKILL after 3.2 s; restarting in 0.2 s" in line
     assert "/state/[x]/pod-1.log" in line
+
+
+SCALED = events.Scaled(time=1.0, before=2, pods=3, reason="demand [x] grew", rule="up", epoch=7, sequence=1)
+STARTING = events.Starting(
+    time=1.0, url="u", model="tiny", model_dir="m", pods=1, threads=1, state_dir="s", logs="l", processes=()
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (SCALED, "2 -> 3 pods: demand [x] grew"),
+        (events.Draining(time=1.0, name="pod-3", pid=7), "pod-3 gets nothing new"),
+        (
+            events.Drained(time=1.0, name="pod-3", how="exited with code 0", after_s=0.4),
+            "pod-3 exited with code 0",
+        ),
+        (events.Refused(time=1.0, pods=9, reason="too old", epoch=1, sequence=1), "a decision of 9 pods: too old"),
+        (events.NotStarted(time=1.0, name="pod-3", reason="no [memory]", retry_in_s=0.4), "no [memory]"),
+        (STARTING, "1 pod, 1 thread each\n"),
+        (msgspec.structs.replace(STARTING, autoscale="1:3"), "1 pod, 1 thread each, 1 to 3 as the load asks\n"),
+    ],
+)
+def test_a_person_reads_how_the_fleet_grows_and_shrinks(event: events.Event, words: str) -> None:
+    stream = io.StringIO()
+    ConsoleReport(LastingConsole(file=stream))(event)
+    assert words in stream.getvalue()
 
 
 def test_a_failure_shows_the_log_as_it_is() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copydesk.cli.fleet.plan import ChildSpec, Role
+from copydesk.cli.fleet.plan import ChildSpec, Role, Vital
 from copydesk.cli.fleet.policy import Backoff, Ended, GiveUp, Restart, decide, stop_phases
 
 BACKOFF = Backoff(first=0.2, cap=15.0, healthy_after=30.0, early_limit=5)
@@ -63,6 +63,18 @@ def test_a_child_that_was_up_once_is_never_given_up() -> None:
     assert isinstance(decide(ended(code=1, failures=10_000), 2, BACKOFF, 0.0), Restart)
 
 
+def test_a_pod_that_joined_is_never_given_up_whatever_becomes_of_it() -> None:
+    for code in (1, 2, -9):
+        verdict = decide(ended(code=code, failures=99, ever_up=False, healthy_s=0.0), 2, BACKOFF, 0.0, Vital.NEVER)
+        assert isinstance(verdict, Restart)
+
+
+def test_an_autoscaler_that_cannot_begin_ends_the_fleet_and_one_that_could_does_not() -> None:
+    first = decide(ended(code=2, ever_up=False, healthy_s=0.0), 2, BACKOFF, 0.0, Vital.AT_FIRST)
+    assert isinstance(first, GiveUp)
+    assert isinstance(decide(ended(code=2), 2, BACKOFF, 0.0, Vital.AT_FIRST), Restart)
+
+
 def test_a_clean_exit_that_nobody_asked_for_is_a_reason_to_restart() -> None:
     assert decide(ended(code=0), 2, BACKOFF, 0.0) == Restart(0.2, 1)
 
@@ -74,10 +86,12 @@ def test_a_fleet_stops_from_the_gateway_to_nats_with_the_pods_side_by_side() -> 
         ChildSpec("pod-1", Role.POD, ("x",), grace=15.0),
         ChildSpec("pod-2", Role.POD, ("x",), grace=20.0),
         ChildSpec("gateway", Role.GATEWAY, ("x",), grace=65.0),
+        ChildSpec("autoscaler", Role.AUTOSCALER, ("x",), grace=5.0),
     ]
     phases = stop_phases(specs)
-    assert [phase.names for phase in phases] == [("gateway",), ("pod-1", "pod-2"), ("eds",), ("nats",)]
-    assert [phase.grace for phase in phases] == [65.0, 20.0, 5.0, 5.0]
+    names = [phase.names for phase in phases]
+    assert names == [("autoscaler",), ("gateway",), ("pod-1", "pod-2"), ("eds",), ("nats",)]
+    assert [phase.grace for phase in phases] == [5.0, 65.0, 20.0, 5.0, 5.0]
 
 
 def test_roles_that_a_fleet_lacks_make_no_phase() -> None:

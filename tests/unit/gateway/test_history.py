@@ -78,11 +78,10 @@ def test_the_latency_of_long_ago_is_forgotten() -> None:
 
 def test_it_takes_no_more_room_after_a_day() -> None:
     history, work = History(started_at=0.0, now=0.0), Work()
-    decision = ScaleDecision(model="m", sent_at=1.0, replicas=3, reason="x" * 5000)
     for second in range(1, KEPT_SECONDS * 3):
         work.count(200, 0.01)
         history.record(work, 1, float(second))
-        history.hear(decision)
+        history.hear(ScaleDecision(model="m", sent_at=1.0, replicas=second, reason="x" * 5000))
     body = history.body(0)
     columns = (body.at_ms, body.requests_per_s, body.refused_per_s, body.in_flight, body.p50_ms, body.p99_ms)
     assert {len(column) for column in columns} == {KEPT_SECONDS}
@@ -112,6 +111,14 @@ def test_decisions_are_told_as_they_were_heard() -> None:
     history.hear(ScaleDecision(model="m", sent_at=12.5, replicas=4, reason="demand grew"))
     (told,) = history.body(0).scale_decisions
     assert (told.at_ms, told.replicas, told.reason) == (12_500, 4, "demand grew")
+
+
+def test_decisions_that_leave_the_size_as_it_is_are_not_told() -> None:
+    history = History(started_at=0.0, now=0.0)
+    for second, replicas in enumerate((2, 2, 3, 3, 3, 2)):
+        history.hear(ScaleDecision(model="m", sent_at=second, replicas=replicas, reason=f"reason {second}"))
+    told = [(decision.replicas, decision.reason) for decision in history.body(0).scale_decisions]
+    assert told == [(2, "reason 0"), (3, "reason 2"), (2, "reason 5")]
 
 
 def test_looking_at_the_fleet_is_no_work_for_it() -> None:

@@ -120,12 +120,14 @@ class History:
         work.latency.fade(FADE)
 
     def hear(self, decision: ScaleDecision) -> None:
-        """Take in a decision of the autoscaler."""
+        """Take in a decision of the autoscaler: it decides every two seconds, and what changed is to be seen."""
+        if self._decisions and self._decisions[-1].replicas == decision.replicas:
+            return
         reason = decision.reason[:REASON_CHARACTERS]
         self._decisions.append(ScaleDecisionBody(int(decision.sent_at * 1000), decision.replicas, reason))
 
     def body(self, since_ms: int) -> FleetHistory:
-        """Return the seconds that ended after `since_ms`, and all decisions that were heard."""
+        """Return the seconds that ended after `since_ms`, and the last decisions that changed the size."""
         seconds = list(self._after(since_ms))
         return FleetHistory(
             started_ms=self._started_ms,

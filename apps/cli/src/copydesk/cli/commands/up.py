@@ -29,6 +29,7 @@ from copydesk.common.telemetry import configure_logging
 
 KEYS_FILE_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_FILE"
 KEYS_REDIS_VARIABLE = "COPYDESK_GATEWAY_API_KEYS_REDIS"
+HARDWARE_VARIABLE = "COPYDESK_AUTOSCALER_HARDWARE"
 SWITCHED_ON = ("1", "on", "t", "true", "y", "yes")
 """What settings take for true, in small letters."""
 SHOWN = (
@@ -133,11 +134,12 @@ def check_certificate(scaling: Scaling, model: str) -> Scaling:
     if scaling.certificate is None:
         return scaling
     path = scaling.certificate.absolute()
-    hardware = hardware_at(f"http://{HOST}", None).name
+    hardware = os.environ.get(HARDWARE_VARIABLE) or hardware_at(f"http://{HOST}", None).name
     try:
         read_certificate(path).require(str(path), model=model, hardware=hardware)
     except CertificateError as error:
-        hint = "make one here: start the pods with --pods 1, and then: copydesk capacity"
+        most = scaling.limits.most
+        hint = f"make one of the largest fleet: copydesk up --pods {most}, and beside it: copydesk capacity"
         raise CannotStartError(str(error), hint) from error
     return Scaling(scaling.limits, path)
 

@@ -11,6 +11,8 @@ from copydesk.common.messages import ScaleDecision
 MAX_AGE_S = 10.0
 """Decisions come every two seconds. One this old was held up on its way, and demand has moved on."""
 LIVE = "live"
+LARGEST = 2**53
+"""Epochs are Unix milliseconds. After one of another order no leader could ever be heard again."""
 
 
 class Refusal(enum.StrEnum):
@@ -19,6 +21,7 @@ class Refusal(enum.StrEnum):
     MODEL = "it is for another model"
     POLICY = "it is a candidate's, not the live policy's"
     SIZE = "no fleet can have that size"
+    NUMBERS = "its epoch and sequence are no numbers of a leader"
     AGE = "it was not sent just now"
     EPOCH = "a newer leader has decided since"
     SEQUENCE = "a newer decision of this leader is known"
@@ -75,6 +78,8 @@ class Orders:
             return Refusal.POLICY
         if decision.replicas < 1:
             return Refusal.SIZE
+        if not (0 <= decision.epoch < LARGEST and 0 <= decision.sequence < LARGEST):
+            return Refusal.NUMBERS
         if not abs(now - decision.sent_at) <= MAX_AGE_S:
             return Refusal.AGE
         if decision.epoch < self.target.epoch:

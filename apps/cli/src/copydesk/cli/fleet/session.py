@@ -229,7 +229,7 @@ async def _scaled(fleet: _Fleet, scaler: Scaler, scaling: Scaling) -> AsyncItera
 def _cold_start(supervisor: Supervisor) -> float:
     """How many seconds the slowest of the first pods took to be ready, as any further one may."""
     pods = (member for member in supervisor.members.values() if member.spec.role is Role.POD)
-    return max(member.up_after or 0.1 for member in pods)
+    return min(3600.0, max(member.up_after or 0.1 for member in pods))
 
 
 async def _first(task: asyncio.Future[None], failed: asyncio.Task[None]) -> None:

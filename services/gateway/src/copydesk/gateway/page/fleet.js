@@ -90,7 +90,7 @@ function showScaling() {
   at("no-scaling").hidden = decisions.length > 0;
   at("scaling").replaceChildren(...decisions.map(({ at_ms: time, replicas, reason }) => {
     const item = document.createElement("li");
-    item.textContent = `${clock(time, true)}: ${replicas} pods. ${reason}`;
+    item.textContent = `${clock(time, true)}: ${replicas} ${replicas === 1 ? "pod" : "pods"}. ${reason}`;
     return item;
   }));
 }
