@@ -41,6 +41,14 @@ class Capacity:
         shares = accumulate([0.0, *(share for _, share in points), 1.0], max)
         return cls(full, rate, certificate.slo_ms, (0.0, *(c for c, _ in points), full), tuple(shares))
 
+    @classmethod
+    def assumed(cls, concurrency: float, slo_ms: float, rate: float = 0.0) -> Capacity:
+        """Return what a pod may do that nobody has measured: its share of the rate is linear in its concurrency.
+
+        Without a `rate`, a request is taken to last half the objective, so that a full pod keeps it (Little).
+        """
+        return cls(concurrency, rate or concurrency / (slo_ms / 2000.0), slo_ms, (0.0, concurrency), (0.0, 1.0))
+
     def share(self, concurrency: float) -> float:
         """Return the part of R* that a pod does which has so many requests; above 1 where work waits."""
         if not concurrency > 0.0:

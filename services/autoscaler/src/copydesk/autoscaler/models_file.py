@@ -1,0 +1,76 @@
+"""The YAML files that say what is to be scaled, and with which candidates: fields, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from copydesk.autoscaler.plan import PlanError
+
+T = TypeVar("T")
+LARGEST_FILE = 1 << 20
+
+
+class CandidateEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a candidate does otherwise than the live configuration; what is left out is the same."""
+
+    name: str = "candidate"
+    min_pods: int | None = None
+    max_pods: int | None = None
+    certificate: str | None = None
+    cold_start_s: float | None = None
+    concurrency: float | None = None
+    rate: float | None = None
+    rules: dict[str, float] = {}
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model; the fields are the settings of the same names (`workload`: KUBE_WORKLOAD)."""
+
+    model: str
+    min_pods: int = 1
+    max_pods: int = 8
+    certificate: str = ""
+    hardware: str = ""
+    model_digest: str = ""
+    cold_start_s: float = 60.0
+    concurrency: float = 0.0
+    rate: float = 0.0
+    slo_ms: float = 1000.0
+    image: str = ""
+    workload: str = ""
+    namespace: str = ""
+    rules: dict[str, float] = {}
+    candidate: CandidateEntry | None = None
+
+
+class ModelsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file of `MODELS_FILE`."""
+
+    models: tuple[ModelEntry, ...]
+
+
+class ShadowFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file of `SHADOW_FILE`: a candidate for each model that has none of its own."""
+
+    candidate: CandidateEntry
+
+
+def read_yaml(path: Path, type_: type[T], key: str) -> T:
+    """Read a file as `type_`; raise `PlanError` for `key` with the place of what is wrong."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise PlanError(key, f"{path} is larger than {LARGEST_FILE} bytes")
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise PlanError(key, f"{path}: {reason}") from error
+    except yaml.YAMLError as error:
+        raise PlanError(key, f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    try:
+        return msgspec.convert(content, type_)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise PlanError(key, f"{path}: {error}") from error
