@@ -1,0 +1,122 @@
+"""One line of the decision log: what was decided, from what, and what had become of requests until then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from copydesk.autoscaler.decision import Decision
+from copydesk.autoscaler.observer import Outcome
+from copydesk.common.messages import ScaleDecision
+
+LIVE = "live"
+DRY = "dry-run"
+"""What the live configuration is called where nobody acts on it."""
+OBSERVED, VIRTUAL = "observed", "virtual"
+"""What stands in the inputs of a message beside those of the decision."""
+
+
+class Virtual(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet that a candidate would have: pods at work, and how many pods' worth of work there was for them."""
+
+    ready: int
+    work: float
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision as it is logged; `time` in Unix seconds.
+
+    `size` is what was asked for before, `replicas` from now on; `inputs` are those of the decision, by name.
+    `observed` is what became of requests since the decision before, under the size that it left. `acted` says what
+    came of it: "ordered", "kept" (there was nothing to order), "nobody acts", "left at N" or why it failed.
+    """
+
+    time: float
+    model: str
+    epoch: int
+    sequence: int
+    policy: str
+    size: int
+    replicas: int
+    rule: str
+    reason: str
+    inputs: dict[str, Any] = {}
+    observed: Outcome = Outcome()
+    virtual: Virtual | None = None
+    acted: str = "nobody acts"
+    slo_ms: float = 0.0
+    stuck: tuple[str, ...] = ()
+
+
+MOST_STUCK = 100
+
+
+def entry_of(
+    decision: Decision, *, time: float, model: str, epoch: int, sequence: int, policy: str, slo_ms: float
+) -> Entry:
+    """Put a decision into a line; who observed or acted adds that."""
+    return Entry(
+        time=time,
+        model=model,
+        epoch=epoch,
+        sequence=sequence,
+        policy=policy,
+        size=decision.inputs.size,
+        replicas=decision.replicas,
+        rule=decision.rule.value,
+        reason=decision.reason,
+        inputs=msgspec.to_builtins(decision.inputs),
+        slo_ms=slo_ms,
+        stuck=decision.stuck[:MOST_STUCK],
+    )
+
+
+def message_of(entry: Entry, image: str = "") -> ScaleDecision:
+    """Return what is published of it; the image only where nodes will need it."""
+    inputs = {**entry.inputs, OBSERVED: msgspec.to_builtins(entry.observed), "slo_ms": entry.slo_ms}
+    if entry.virtual is not None:
+        inputs[VIRTUAL] = msgspec.to_builtins(entry.virtual)
+    return ScaleDecision(
+        model=entry.model,
+        sent_at=entry.time,
+        replicas=entry.replicas,
+        reason=entry.reason,
+        epoch=entry.epoch,
+        sequence=entry.sequence,
+        rule=entry.rule,
+        inputs=inputs,
+        image=image if entry.replicas > entry.size else "",
+        policy=entry.policy,
+    )
+
+
+def heard(message: ScaleDecision) -> Entry:
+    """Return the line of a decision that was published; what it does not say keeps its default."""
+    inputs = dict(message.inputs)
+    size = inputs.get("size")
+    slo_ms = inputs.pop("slo_ms", 0.0)
+    return Entry(
+        time=message.sent_at,
+        model=message.model,
+        epoch=message.epoch,
+        sequence=message.sequence,
+        policy=message.policy,
+        size=size if isinstance(size, int) else message.replicas,
+        replicas=message.replicas,
+        rule=message.rule,
+        reason=message.reason,
+        observed=_convert(inputs.pop(OBSERVED, None), Outcome) or Outcome(),
+        virtual=_convert(inputs.pop(VIRTUAL, None), Virtual),
+        slo_ms=slo_ms if isinstance(slo_ms, float) else 0.0,
+        inputs=inputs,
+    )
+
+
+def _convert(value: object, type_: type[Any]) -> Any:
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None

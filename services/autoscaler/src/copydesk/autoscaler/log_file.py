@@ -1,0 +1,87 @@
+"""Reads decision logs, the ones that were moved aside too; a line that is none is passed over."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from copydesk.autoscaler.log_entry import Entry
+from copydesk.autoscaler.log_writer import numbered
+
+LONGEST_LINE = 1 << 20
+MOST_FILES = 1000
+
+_decode = msgspec.json.Decoder(Entry).decode
+
+
+def log_files(path: Path) -> list[Path]:
+    """Return the logs of `path`, the oldest first."""
+    found = [path] if path.exists() else []
+    for number in range(1, MOST_FILES):
+        older = numbered(path, number)
+        if not older.exists():
+            break
+        found.append(older)
+    return found[::-1]
+
+
+def read_entries(path: Path) -> Iterator[Entry]:
+    """Yield what stands in one file, in its order; raise `OSError` if it cannot be read."""
+    with path.open("rb") as file:
+        for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+            entry = parse(line)
+            if entry is not None:
+                yield entry
+
+
+def parse(line: bytes) -> Entry | None:
+    """Return the decision in a line; None where there is none, or half of one."""
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def last_entries(path: Path, count: int, wanted: Callable[[Entry], bool]) -> list[Entry]:
+    """Return the last wanted decisions, in their order, reading no more files than it takes."""
+    found: list[Entry] = []
+    for file in reversed(log_files(path)):
+        tail = deque((entry for entry in read_entries(file) if wanted(entry)), maxlen=count)
+        found = [*tail, *found][-count:]
+        if len(found) >= count:
+            break
+    return found
+
+
+class LogTail:
+    """What is appended to a log from now on, across its moving aside."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._partial = b""
+        self._inode, self._offset = _place(path)
+
+    def new(self) -> list[Entry]:
+        """Return the decisions that came since the last call."""
+        inode, size = _place(self._path)
+        if inode != self._inode or size < self._offset:
+            self._inode, self._offset, self._partial = inode, 0, b""
+        if size <= self._offset:
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = self._partial + file.read(size - self._offset)
+        self._offset = size
+        *lines, self._partial = data.split(b"\n")
+        return [entry for line in lines if (entry := parse(line)) is not None]
+
+
+def _place(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_size
