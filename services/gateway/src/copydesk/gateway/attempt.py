@@ -7,6 +7,7 @@ from typing import Protocol, Self
 import msgspec
 
 from copydesk.common.rpc import Priority, Response
+from copydesk.gateway.demand import Occupancy
 from copydesk.gateway.link import Shareable
 from copydesk.gateway.pod import Pod
 from copydesk.routing import Ending, Ticket
@@ -26,9 +27,12 @@ class Sender(Protocol):
 
 
 class Attempt(Ticket):
-    """A request in flight on a pod, from when it is made. `close` ends it, whatever the reason, and works once."""
+    """A request in flight on a pod, from when it is made. `close` ends it, whatever the reason, and works once.
 
-    __slots__ = ("_channel", "_request_id", "_sender", "digest", "pod")
+    Until then it is one of those `at_pods`.
+    """
+
+    __slots__ = ("_at_pods", "_channel", "_request_id", "_sender", "digest", "pod")
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Attempt(Ticket):
         pod: Pod,
         payload: bytes,
         *,
+        at_pods: Occupancy,
         deadline: float,
         now: float,
         timed: bool,
@@ -46,6 +51,8 @@ class Attempt(Ticket):
         channel = pod.channel
         assert channel is not None
         super().__init__(pod.ledger, now, timed=timed)
+        self._at_pods = at_pods
+        at_pods.enter(now)
         self.pod = pod
         self.digest = channel.peer.digest
         self._sender = sender
@@ -63,16 +70,28 @@ class Attempt(Ticket):
 
     @classmethod
     def resume(
-        cls, sender: Sender, pod: Pod, request_id: int, *, started_at: float, deadline: float, timed: bool
+        cls,
+        sender: Sender,
+        pod: Pod,
+        request_id: int,
+        *,
+        at_pods: Occupancy,
+        started_at: float,
+        deadline: float,
+        now: float,
+        timed: bool,
     ) -> Self:
         """Return a try that somebody else has made, who sent it to `pod` on the connection that the pod has now.
 
-        The pod's ledger has counted it, as of the same `timed`. Its connection must be one that can be shared.
+        It is one of those `at_pods` from now on: until now it was theirs, who sent it at `started_at`. The pod's
+        ledger has counted it, as of the same `timed`. Its connection must be one that can be shared.
         """
         channel = pod.channel
         assert channel is not None
         assert isinstance(channel, Shareable)
         attempt = cls.counted(pod.ledger, started_at, timed=timed)
+        attempt._at_pods = at_pods
+        at_pods.enter(now)
         attempt.pod = pod
         attempt.digest = channel.peer.digest
         attempt._sender = sender
@@ -86,6 +105,7 @@ class Attempt(Ticket):
         """End it: the pod has one request less in flight."""
         if not self.finish(ending, now):
             return
+        self._at_pods.leave(now)
         pod = self.pod
         del pod.underway[self]
         if pod.retired:

@@ -231,6 +231,9 @@ class CorrectionRun:
         if self._done:
             return
         self._done = True
+        if isinstance(outcome, ApiError):
+            undone = len(self._underway) + len(self._jobs) - self._next
+            self._corrector.dispatcher.demand.taken_along(outcome, undone)
         self._drop()
         self._on_done(outcome)
 

@@ -15,6 +15,7 @@ from copydesk.common.tasks import CorrectSentence
 from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
 from copydesk.gateway.attempt import Attempt
+from copydesk.gateway.demand import Demand
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.gate import Gate, PlaceCounts
@@ -87,6 +88,7 @@ class Dispatcher:
         self.on_refresh: Callable[[], None] | None = None
         self.gate = Gate(fleet, self.routing, places)
         self.loop = asyncio.get_running_loop()
+        self.demand = Demand(self.loop.time())
         fleet.on_refresh = self._on_refresh
         metrics.include(self._families)
 
@@ -110,7 +112,7 @@ class Dispatcher:
             return self.resume(payload, on_done, resumed, priority)
         now = self.loop.time()
         self.budget.request(now)
-        dispatch = Dispatch(self, payload, deadline, on_done, priority, on_chunk)
+        dispatch = Dispatch(self, payload, now, deadline, on_done, priority, on_chunk)
         if self.gate.enter():
             dispatch.start(now)
         else:
@@ -123,13 +125,14 @@ class Dispatcher:
         Everything has been counted: at the gate, by the budget, and in the ledger of the pod, where it is timed if
         its payload is a sentence's. `on_done` is called as for `submit`. A request in parts cannot be resumed.
         """
-        dispatch = Dispatch(self, payload, resumed.deadline, on_done, priority, None)
+        dispatch = Dispatch(self, payload, resumed.sent_at, resumed.deadline, on_done, priority, None)
         dispatch.resume(resumed.pod, resumed.frame_id, resumed.sent_at)
         return dispatch
 
     def _families(self) -> Iterable[Family]:
         gate = self.gate
-        return self.routing.families(self.fleet, underway=gate.underway, queued=len(gate.queue))
+        yield from self.routing.families(self.fleet, underway=gate.underway, queued=len(gate.queue))
+        yield from self.demand.families(self.loop.time())
 
     def _on_refresh(self) -> None:
         if self.on_refresh is not None:
@@ -141,6 +144,7 @@ class Dispatch:
     """One request underway: at the gate, waiting for a pod, or on one pod, or (hedged) on two."""
 
     __slots__ = (
+        "_arrived",
         "_attempts",
         "_deadline",
         "_dispatcher",
@@ -152,6 +156,7 @@ class Dispatch:
         "_on_done",
         "_payload",
         "_priority",
+        "_queued",
         "_span",
         "_streaming",
         "_timed",
@@ -165,6 +170,7 @@ class Dispatch:
         self,
         dispatcher: Dispatcher,
         payload: bytes,
+        arrived: float,
         deadline: float,
         on_done: OnDone,
         priority: Priority,
@@ -172,12 +178,13 @@ class Dispatch:
     ) -> None:
         self._dispatcher = dispatcher
         self._payload = payload
+        self._arrived = arrived
         self._deadline = deadline
         self._on_done = on_done
         self._priority = priority
         self._on_chunk = on_chunk
         self._timed = payload.startswith(_SENTENCE)
-        self._done = self._entered = self._streaming = False
+        self._done = self._entered = self._streaming = self._queued = False
         self._attempts: list[Attempt] = []
         self._tried: tuple[str, ...] = ()
         self._last: ApiError | None = None
@@ -192,30 +199,39 @@ class Dispatch:
         """Make the first attempt; the gate has been passed."""
         self._entered = True
         if self._deadline <= now:
-            self._finish_soon(faults.deadline_exceeded())
+            self._finish_soon(self._late())
             return
         self._send_or_wait()
 
     def resume(self, pod: Pod, request_id: int, started_at: float) -> None:
         """Take the first attempt over from whoever has made it; the gate has been passed."""
+        dispatcher = self._dispatcher
         attempt = Attempt.resume(
-            self, pod, request_id, started_at=started_at, deadline=self._deadline, timed=self._timed
+            self,
+            pod,
+            request_id,
+            at_pods=dispatcher.demand.at_pods,
+            started_at=started_at,
+            deadline=self._deadline,
+            now=dispatcher.loop.time(),
+            timed=self._timed,
         )
         self._entered = True
         self._tried = (pod.id,)
         self._attempts.append(attempt)
-        if self._dispatcher.fleet.balancing.hedge:
+        if dispatcher.fleet.balancing.hedge:
             self._arm_hedge(started_at)
 
     def queue_up(self, now: float) -> None:
         """Wait at the gate, unless that is in vain."""
         if self._deadline <= now:
-            self._finish_soon(faults.deadline_exceeded())
+            self._finish_soon(self._late())
             return
         refusal = self._dispatcher.gate.wait(self, self._priority, self._deadline, now)
         if refusal is not None:
             self._finish_soon(refusal)
         else:
+            self._begin_waiting(now)
             self._timer = self._dispatcher.loop.call_at(self._deadline, self._expire_at_gate)
 
     def admitted(self) -> None:
@@ -242,6 +258,7 @@ class Dispatch:
         if response.status is Status.OK:
             attempt.pod.hear(response.load, now)
             attempt.close(Ending.ANSWERED, now)
+            dispatcher.demand.answered(now - self._arrived, now - attempt.started_at)
             if self._timed:
                 dispatcher.fleet.health.observe((now - attempt.started_at) * 1000.0)
             self._finish(Delivery(response.payload, attempt.digest))
@@ -281,6 +298,7 @@ class Dispatch:
             self,
             pod,
             self._payload,
+            at_pods=dispatcher.demand.at_pods,
             deadline=self._deadline,
             now=now,
             timed=self._timed,
@@ -313,8 +331,10 @@ class Dispatch:
 
     def _wait(self) -> None:
         dispatcher = self._dispatcher
+        now = dispatcher.loop.time()
         if self._wait_until is None:
-            self._wait_until = min(self._deadline, dispatcher.loop.time() + dispatcher.endpoint_wait)
+            self._wait_until = min(self._deadline, now + dispatcher.endpoint_wait)
+        self._begin_waiting(now)
         self._waiter = dispatcher.fleet.wait(self._on_eligible)
         self._timer = dispatcher.loop.call_at(self._wait_until, self._waited)
 
@@ -325,14 +345,25 @@ class Dispatch:
     def _waited(self) -> None:
         self._stop_waiting()
         if self._deadline <= self._dispatcher.loop.time():
-            self._finish(faults.deadline_exceeded())
+            self._finish(self._late())
         else:
             self._finish(self._last or faults.no_endpoints(self._dispatcher.endpoint_wait))
 
     def _expire_at_gate(self) -> None:
-        self._finish(faults.deadline_exceeded())
+        self._finish(self._late())
+
+    def _late(self) -> ApiError:
+        """The deadline has passed here: the fleet is to blame, unless it has tried, or never had the time to."""
+        return faults.deadline_exceeded(shed=not self._tried and self._arrived < self._deadline)
+
+    def _begin_waiting(self, now: float) -> None:
+        self._queued = True
+        self._dispatcher.demand.queued.enter(now)
 
     def _stop_waiting(self) -> None:
+        if self._queued:
+            self._queued = False
+            self._dispatcher.demand.queued.leave(self._dispatcher.loop.time())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -392,7 +423,11 @@ class Dispatch:
 
     def _finish(self, outcome: Delivery | ApiError) -> None:
         if not self._done:
-            self._end("" if isinstance(outcome, Delivery) else outcome.code)
+            if isinstance(outcome, Delivery):
+                self._end()
+            else:
+                self._end(outcome.code)
+                self._dispatcher.demand.refused(outcome)
             self._on_done(outcome)
 
     def _end(self, error: str = "") -> None:

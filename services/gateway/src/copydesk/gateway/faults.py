@@ -15,7 +15,8 @@ class ApiError(CopydeskError):
     """A request that is answered with an error.
 
     `status` is the HTTP status, `code` what programs test for, `param` the field at fault, `limit` the limit that
-    was passed, `retry_after` the seconds after which a retry makes sense.
+    was passed, `retry_after` the seconds after which a retry makes sense. `shed` says that the fleet could not
+    take the request in time: not what the client asked is the matter, but how much there is to do.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class ApiError(CopydeskError):
         param: str | None = None,
         limit: int | None = None,
         retry_after: int | None = None,
+        shed: bool = False,
     ) -> None:
         self.status = status
         self.code = code
@@ -34,6 +36,7 @@ class ApiError(CopydeskError):
         self.param = param
         self.limit = limit
         self.retry_after = retry_after
+        self.shed = shed
         super().__init__(f"{code}: {message}")
 
     @property
@@ -129,7 +132,7 @@ def limits_unavailable() -> ApiError:
 def no_endpoints(waited: float) -> ApiError:
     """No pod to send to, even after waiting for one."""
     message = f"No inference pod became ready within {waited:g} s; /readyz says what is missing."
-    return ApiError(503, "no_endpoints", message, retry_after=1)
+    return ApiError(503, "no_endpoints", message, retry_after=1, shed=True)
 
 
 def pod_unavailable(reason: str) -> ApiError:
@@ -140,12 +143,14 @@ def pod_unavailable(reason: str) -> ApiError:
 def overloaded(retry_after_ms: int) -> ApiError:
     """The pods that were tried are full."""
     seconds = max(1, -(-retry_after_ms // 1000))
-    return ApiError(429, "overloaded", "The fleet is at its capacity; retry later.", retry_after=seconds)
+    message = "The fleet is at its capacity; retry later."
+    return ApiError(429, "overloaded", message, retry_after=seconds, shed=True)
 
 
-def deadline_exceeded() -> ApiError:
-    """The deadline passed before the answer was there."""
-    return ApiError(504, "deadline_exceeded", "The deadline passed before the answer was complete.")
+def deadline_exceeded(*, shed: bool = False) -> ApiError:
+    """The deadline passed before the answer was there; `shed`: before any pod had room for the request."""
+    message = "The deadline passed before the answer was complete."
+    return ApiError(504, "deadline_exceeded", message, shed=shed)
 
 
 def inference_failed(reason: str) -> ApiError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from copydesk.common.rpc import Status
 from copydesk.gateway.history import WORK, Work
@@ -41,6 +42,16 @@ class Histogram:
             self._counts[index] += count
         self._sum += total
 
+    @property
+    def counts(self) -> Sequence[int]:
+        """Observations in each bucket, the last of which has no bound."""
+        return self._counts
+
+    @property
+    def total(self) -> float:
+        """All that was observed, added up."""
+        return self._sum
+
     def samples(self) -> Iterator[tuple[str, str, float]]:
         """Yield (suffix, `le`, value) as the text format wants them, buckets cumulative."""
         total = 0
@@ -49,6 +60,14 @@ class Histogram:
             yield "_bucket", "+Inf" if bound == float("inf") else f"{bound:g}", total
         yield "_sum", "", self._sum
         yield "_count", "", total
+
+
+def regrouped(counts: Sequence[int], bounds: Sequence[float], wanted: Sequence[float]) -> list[int]:
+    """Return what was counted in buckets with `bounds` in those with the `wanted` bounds, a subset of them."""
+    result = [0] * (len(wanted) + 1)
+    for bound, count in zip((*bounds, inf), counts, strict=True):
+        result[bisect_left(wanted, bound)] += count
+    return result
 
 
 class Metrics:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from math import inf
 from types import ModuleType
 
 from copydesk.common.bus import Bus
@@ -13,6 +14,7 @@ from copydesk.common.messages import (
     EndpointsSnapshot,
     LoadReport,
     ScaleDecision,
+    demand_subject,
     endpoints_subject,
     load_subject,
     scale_subject,
@@ -27,12 +29,14 @@ from copydesk.gateway.lane.storage import storage
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.pod import Dialling
+from copydesk.gateway.reporter import Reporter
 from copydesk.gateway.schemas import FleetBody
 from copydesk.gateway.settings import GatewaySettings
 from copydesk.gateway.view import fleet_body, pod_states
 from copydesk.routing import RetryBudget
 
-HISTORY_SECONDS = 1.0
+REPORT_SECONDS = 1.0
+"""How often the last minutes grow by a point, and the autoscaler is told how much there is to do."""
 
 
 class Gateway:
@@ -64,8 +68,18 @@ class Gateway:
             max_characters=settings.max_sentence_characters,
         )
         self._loop = asyncio.get_running_loop()
-        self.history = History(started_at=time.time(), now=self._loop.time())
+        started_at, now = time.time(), self._loop.time()
+        self.history = History(started_at=started_at, now=now)
+        self._subject = demand_subject(settings.model, settings.gateway_name)
+        self._reporter = Reporter(
+            self.dispatcher.demand,
+            model=settings.model,
+            gateway=settings.gateway_name,
+            started_at=started_at,
+            now=now,
+        )
         self._recording: asyncio.TimerHandle | None = None
+        self._greeting: asyncio.Task[None] | None = None
         self._bus: Bus | None = None
 
     async def start(self) -> None:
@@ -77,12 +91,15 @@ class Gateway:
         await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self.fleet.hear_report)
         await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self.history.hear)
         self._record()
+        self._greeting = self._loop.create_task(self._greet(self._bus), name="greeting")
 
     async def close(self) -> None:
-        """Disconnect from discovery and from every pod."""
-        if self._recording is not None:
-            self._recording.cancel()
+        """Say good-bye to the autoscaler, disconnect from discovery and from every pod."""
+        for pending in (self._recording, self._greeting):
+            if pending is not None:
+                pending.cancel()
         if self._bus is not None:
+            self._report(closing=True)
             await self._bus.close()
         await self.entrance.close()
         await self.fleet.close()
@@ -120,7 +137,18 @@ class Gateway:
         self._settle()
         in_flight = sum(pod.ledger.in_flight for pod in self.fleet.pods.values())
         self.history.record(self.metrics.work, in_flight, self._loop.time())
-        self._recording = self._loop.call_later(HISTORY_SECONDS, self._record)
+        self._report()
+        self._recording = self._loop.call_later(REPORT_SECONDS, self._record)
+
+    async def _greet(self, bus: Bus) -> None:
+        """Report as soon as there is anybody to report to: an idle gateway has no demand, and says so."""
+        await bus.wait_connected(inf)
+        self._report()
+
+    def _report(self, *, closing: bool = False) -> None:
+        report = self._reporter.report(self._loop.time(), time.time(), closing=closing)
+        if self._bus is not None:
+            self._bus.publish(self._subject, report)
 
 
 def _dialling(settings: GatewaySettings) -> Dialling:

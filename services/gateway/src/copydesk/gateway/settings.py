@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
+import zlib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -25,6 +27,24 @@ LONGEST_MS = 86_400_000
 
 MOST = 1_000_000_000
 """The most of anything that is counted. It is far beyond use; what is larger would end in the middle of work."""
+
+
+_NO_TOKEN = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+
+
+def process_name(machine: str, process: int) -> str:
+    """Return a name for a process of a machine that can stand in a subject; no two of a machine have the same."""
+    suffix = f"-{process}"
+    room = _LONGEST_NAME - len(suffix)
+    name = _NO_TOKEN.sub("-", machine)
+    if len(name) > room:
+        name = f"{name[: room - 9]}-{zlib.crc32(machine.encode()):08x}"
+    return name + suffix
+
+
+def _token_or_none(name: str) -> str:
+    return name and subject_token(name)
 
 
 class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
@@ -52,6 +72,11 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     )
     model: Annotated[str, AfterValidator(subject_token)] = Field(
         default="gec-en", description="name of the model served"
+    )
+    name: Annotated[str, AfterValidator(_token_or_none)] = Field(
+        default="",
+        description="name under which this process tells the autoscaler what there is to do, 1 to 64 letters, "
+        "digits, '_' or '-', one of its own for each process; empty: machine and process id",
     )
     rpc_token: SecretStr = Field(
         default=SecretStr(""), description="token that pods ask for; empty on one machine"
@@ -353,6 +378,11 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     def limits(self) -> Limits:
         """The limits of one request."""
         return Limits(self.max_body_bytes, self.max_characters, self.max_texts, self.max_deadline_ms)
+
+    @property
+    def gateway_name(self) -> str:
+        """The name of this process."""
+        return self.name or process_name(socket.gethostname(), os.getpid())
 
     @property
     def balancing(self) -> Balancing:

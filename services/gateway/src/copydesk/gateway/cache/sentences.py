@@ -18,6 +18,7 @@ from copydesk.gateway.cache.flight import Flight, Waiter
 from copydesk.gateway.cache.key import cache_key
 from copydesk.gateway.cache.memory import MemoryCache
 from copydesk.gateway.cache.shared import RedisCache
+from copydesk.gateway.demand import Demand
 from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher, OnChunk, OnDone
 from copydesk.gateway.metrics import Family
 
@@ -65,6 +66,11 @@ class SharedSentences:
         self._shared = 0
         self._unusable = 0
         self._found: dict[str, int] = defaultdict(int)
+
+    @property
+    def demand(self) -> Demand:
+        """Where the dispatcher counts."""
+        return self.dispatcher.demand
 
     @property
     def underway(self) -> dict[bytes, Flight] | None:

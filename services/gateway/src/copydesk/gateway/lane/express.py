@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from math import isinf
 from types import ModuleType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from copydesk.common.rpc import Channel
 from copydesk.common.rpc.codec import DEFAULT_MAX_FRAME_BYTES
 from copydesk.common.tracing import tracing
 from copydesk.gateway.access import Gatekeeper
+from copydesk.gateway.demand import LATENCY_BOUNDS
 from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.entrance import Entrance
 from copydesk.gateway.faults import ApiError
@@ -32,7 +33,7 @@ from copydesk.gateway.lane.resumption import Resumption
 from copydesk.gateway.lane.seams import Connection, Port, Seat
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.link import Link
-from copydesk.gateway.metrics import LATENCY_BUCKETS, Family, Metrics
+from copydesk.gateway.metrics import LATENCY_BUCKETS, Family, Metrics, regrouped
 from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS, CORRECT
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rates import LocalMeter
@@ -42,11 +43,22 @@ from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER, parse_
 FORMS = (COMPLETIONS, CHAT_COMPLETIONS, CORRECT)
 """The paths by the numbers that the compiled half has for them."""
 
+BUCKETS = tuple(sorted({*LATENCY_BUCKETS, *LATENCY_BOUNDS}))
+"""The bounds of the lane's one histogram, of which both that are told to others can be made."""
+
 MOST_HEADS = 4_000
 """Heads that are known at once, of some hundred bytes each; when there are more, all go."""
 
 _DEADLINE = DEADLINE_HEADER.lower().encode()
 _PRIORITY = PRIORITY_HEADER.lower().encode()
+
+
+class Ended(NamedTuple):
+    """Requests that ended alike: how many, the seconds that they took, and their histogram by `BUCKETS`."""
+
+    number: int
+    seconds: float
+    buckets: list[int]
 
 
 class Served(Protocol):
@@ -76,6 +88,7 @@ class ExpressLane:
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
         self._underway = 0
+        self._spent = 0.0
         self._endings = dict.fromkeys(("answered", "client_gone", "handed_back"), 0)
         self._lane = native.Lane(
             places=places,
@@ -85,7 +98,7 @@ class ExpressLane:
             most_characters=min(self._settings.max_sentence_characters, self._settings.limits.characters),
             token=b"req-" + secrets.token_hex(6).encode(),
             seed=secrets.randbits(63) | 1,
-            bounds=LATENCY_BUCKETS,
+            bounds=BUCKETS,
             resume=self._resume,
             wake=self._wake,
             alarm=self._set_alarm,
@@ -186,17 +199,21 @@ class ExpressLane:
 
     def settle(self) -> None:
         """Put what has been counted where all counts are."""
-        forms, latencies, sentences, handed_back = self._lane.drain()
-        for path, (answered, gone, seconds, buckets) in zip(FORMS, forms, strict=True):
-            self._metrics.absorb(path, {200: answered, CLIENT_GONE: gone}, seconds, buckets)
-            self._endings["answered"] += answered
-            self._endings["client_gone"] += gone
+        forms, latencies, sentences, (handed_back, handed_back_after) = self._lane.drain()
+        for path, (answered, gone) in zip(FORMS, forms, strict=True):
+            self._absorb(path, Ended(*answered), Ended(*gone))
         self._endings["handed_back"] += handed_back
+        self._spent += handed_back_after
         self._metrics.work.latency.absorb(latencies)
         self._fleet.health.absorb(sentences)
         underway = self.underway
         self._metrics.in_flight += underway - self._underway
         self._underway = underway
+
+    def spent(self, now: float) -> float:
+        """Return the seconds that its requests have been at pods, added up, those of the ones underway too."""
+        self.settle()
+        return self._spent + float(self._lane.underway_seconds(now))
 
     def families(self) -> Iterator[Family]:
         """What there is to count, for the metrics."""
@@ -218,12 +235,25 @@ class ExpressLane:
 
     def _connect(self) -> None:
         self._metrics.include(self.families)
+        self._dispatcher.demand.include(self.spent)
         self._fleet.open_port = self.open_port
         self._dispatcher.on_refresh = self.refresh
         self._lifecycle.on_stop = self.stop
         self._gatekeeper.on_change = self._gatekeeper.on_prune = self.forget
         if isinstance(self._gatekeeper.meter, LocalMeter):
             self._gatekeeper.meter.on_prune = self.forget
+
+    def _absorb(self, path: str, answered: Ended, gone: Ended) -> None:
+        if not answered.number and not gone.number:
+            return
+        seconds = answered.seconds + gone.seconds
+        buckets = [one + other for one, other in zip(answered.buckets, gone.buckets, strict=True)]
+        codes = {200: answered.number, CLIENT_GONE: gone.number}
+        self._metrics.absorb(path, codes, seconds, regrouped(buckets, BUCKETS, LATENCY_BUCKETS))
+        self._dispatcher.demand.absorb(regrouped(answered.buckets, BUCKETS, LATENCY_BOUNDS), answered.seconds)
+        self._endings["answered"] += answered.number
+        self._endings["client_gone"] += gone.number
+        self._spent += seconds
 
     def _wake(self) -> None:
         self._loop.call_soon(self._lane.flush)

@@ -130,6 +130,8 @@ class Run:
 
     def _fail(self, error: ApiError) -> None:
         self._done = True
+        undone = len(self._underway) + len(self._job.payloads) - self._next
+        self._dispatcher.demand.taken_along(error, undone)
         self._drop()
         self._reply.failed(error)
 

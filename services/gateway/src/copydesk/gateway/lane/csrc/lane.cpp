@@ -342,12 +342,12 @@ void Lane::recall(Flight& flight) {
       flight.sent_at, flight.deadline, flight.request_id.data(),
       static_cast<Py_ssize_t>(flight.request_id.size())));
   const std::shared_ptr<const Rule> rule = flight.rule;
-  const double sent_at = flight.sent_at;
+  const double sent_at = flight.sent_at, ended_at = monotonic();
   land(flight);
   Held resume(callbacks_.resume.get());
   Held taken = Held::taking(arguments && resume ? PyObject_CallObject(resume.get(), arguments.get()) : nullptr);
   if (!taken) show_error(resume.get());
-  tally.recalled();
+  tally.recalled(ended_at - sent_at);
   if (taken.get() == Py_True) return;
   append_cancel(id, port.out);
   mark(port);
@@ -366,6 +366,17 @@ double Lane::sweep(double now) {
       [](Flight&) {});
   sweep_at_ = std::isinf(earliest) ? kNever : std::max(earliest, now + kSweepSeconds);
   return sweep_at_;
+}
+
+double Lane::underway_seconds(double now) {
+  double seconds = 0.0;
+  flights_.for_each(
+      [&seconds, now](const Flight& flight) {
+        seconds += now - flight.sent_at;
+        return false;
+      },
+      [](Flight&) {});
+  return seconds;
 }
 
 void Lane::close() {

@@ -86,6 +86,8 @@ class Lane {
   Heads heads;
   Tally tally;
   std::size_t underway() const { return flights_.underway(); }
+  // For how long those that are underway have been, added up.
+  double underway_seconds(double now);
 
  private:
   bool task(Form form, Bytes body);

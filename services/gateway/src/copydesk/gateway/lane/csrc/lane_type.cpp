@@ -146,6 +146,12 @@ PyObject* sweep(PyObject* object, PyObject* now) {
   return PyFloat_FromDouble(self(object).sweep(at));
 }
 
+PyObject* underway_seconds(PyObject* object, PyObject* now) {
+  const double at = PyFloat_AsDouble(now);
+  if (at == -1.0 && PyErr_Occurred() != nullptr) return nullptr;
+  return PyFloat_FromDouble(self(object).underway_seconds(at));
+}
+
 PyObject* recall(PyObject* object, PyObject*) {
   self(object).recall_all([](const Flight&) { return true; });
   Py_RETURN_NONE;
@@ -180,6 +186,7 @@ PyMethodDef methods[] = {
     {"forget", forget, METH_NOARGS, nullptr},
     {"flush", flush, METH_NOARGS, nullptr},
     {"sweep", sweep, METH_O, nullptr},
+    {"underway_seconds", underway_seconds, METH_O, nullptr},
     {"recall", recall, METH_NOARGS, nullptr},
     {"take_started", take_started, METH_NOARGS, nullptr},
     {"drain", drain, METH_NOARGS, nullptr},

@@ -23,10 +23,15 @@ PyObject* to_list(const Numbers& numbers, Convert convert) {
   return list;
 }
 
-PyObject* to_tuple(const FormTally& tally) {
-  PyObject* buckets = to_list(tally.buckets, PyLong_FromLongLong);
-  return buckets == nullptr ? nullptr
-                            : Py_BuildValue("LLdN", tally.answered, tally.gone, tally.seconds, buckets);
+PyObject* to_tuple(const Ended& ended) {
+  PyObject* buckets = to_list(ended.buckets, PyLong_FromLongLong);
+  return buckets == nullptr ? nullptr : Py_BuildValue("LdN", ended.count, ended.seconds, buckets);
+}
+
+void start_anew(Ended& ended) {
+  ended.count = 0;
+  ended.seconds = 0.0;
+  std::fill(ended.buckets.begin(), ended.buckets.end(), 0);
 }
 
 }  // namespace
@@ -39,28 +44,27 @@ int quantile_bucket(double value) {
 }
 
 Tally::Tally(std::vector<double> bounds) : bounds_(std::move(bounds)) {
-  for (FormTally& tally : forms_) tally.buckets.resize(bounds_.size() + 1);
+  for (FormTally& tally : forms_) {
+    for (Ended* ended : {&tally.answered, &tally.gone}) ended->buckets.resize(bounds_.size() + 1);
+  }
 }
 
 void Tally::answered(Form form, double seconds) {
-  FormTally& tally = forms_[static_cast<std::size_t>(form)];
-  ++tally.answered;
-  observe(tally, seconds);
+  observe(forms_[static_cast<std::size_t>(form)].answered, seconds);
   const auto bucket = static_cast<std::size_t>(quantile_bucket(seconds * 1000.0));
   latencies_[bucket] += 1.0;
   if (timed(form)) timed_[bucket] += 1.0;
 }
 
 void Tally::gone(Form form, double seconds) {
-  FormTally& tally = forms_[static_cast<std::size_t>(form)];
-  ++tally.gone;
-  observe(tally, seconds);
+  observe(forms_[static_cast<std::size_t>(form)].gone, seconds);
 }
 
-void Tally::observe(FormTally& tally, double seconds) {
+void Tally::observe(Ended& ended, double seconds) {
+  ++ended.count;
   const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), seconds);
-  ++tally.buckets[static_cast<std::size_t>(bound - bounds_.begin())];
-  tally.seconds += seconds;
+  ++ended.buckets[static_cast<std::size_t>(bound - bounds_.begin())];
+  ended.seconds += seconds;
 }
 
 PyObject* Tally::drain() {
@@ -69,17 +73,19 @@ PyObject* Tally::drain() {
   Held forms = Held::taking(PyList_New(0));
   if (!latencies || !sentences || !forms) return nullptr;
   for (const FormTally& tally : forms_) {
-    Held item = Held::taking(to_tuple(tally));
+    Held answered = Held::taking(to_tuple(tally.answered));
+    Held gone = Held::taking(to_tuple(tally.gone));
+    Held item = Held::taking(answered && gone ? PyTuple_Pack(2, answered.get(), gone.get()) : nullptr);
     if (!item || PyList_Append(forms.get(), item.get()) != 0) return nullptr;
   }
   for (FormTally& tally : forms_) {
-    const std::size_t buckets = tally.buckets.size();
-    tally = FormTally{};
-    tally.buckets.resize(buckets);
+    start_anew(tally.answered);
+    start_anew(tally.gone);
   }
   latencies_.fill(0.0);
   timed_.fill(0.0);
-  return Py_BuildValue("OOOL", forms.get(), latencies.get(), sentences.get(), std::exchange(recalled_, 0));
+  return Py_BuildValue("OOO(Ld)", forms.get(), latencies.get(), sentences.get(), std::exchange(recalled_, 0),
+                       std::exchange(recalled_seconds_, 0.0));
 }
 
 }  // namespace copydesk
