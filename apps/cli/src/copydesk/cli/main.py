@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copydesk.cli import measuring
+from copydesk.cli.autoscaler_app import autoscaler_app
 from copydesk.cli.eds_app import eds_app
 from copydesk.cli.options import Url
 from copydesk.cli.simulate_app import simulate_app
@@ -40,6 +41,7 @@ bench_app = typer.Typer(help="Benchmarks: this engine beside others, a fleet und
 app.add_typer(bench_app, name="bench")
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(eds_app, name="eds")
+app.add_typer(autoscaler_app, name="autoscaler")
 
 
 class Dtype(StrEnum):

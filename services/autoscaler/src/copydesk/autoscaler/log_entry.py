@@ -24,12 +24,11 @@ class Virtual(msgspec.Struct, frozen=True, kw_only=True):
     work: float
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision as it is logged; `time` in Unix seconds.
+class Brief(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a decision, what figures are made of: who decided what at `time` (Unix seconds), and what came before.
 
-    `size` is what was asked for before, `replicas` from now on; `inputs` are those of the decision, by name.
-    `observed` is what became of requests since the decision before, under the size that it left. `acted` says what
-    came of it: "ordered", "kept" (there was nothing to order), "nobody acts", "left at N" or why it failed.
+    `size` is what was asked for before, `replicas` from now on. `observed` is what became of requests since the
+    decision before, under the size that it left.
     """
 
     time: float
@@ -39,13 +38,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     size: int
     replicas: int
+    observed: Outcome = Outcome()
+    virtual: Virtual | None = None
+    slo_ms: float = 0.0
+
+
+class Entry(Brief, frozen=True, kw_only=True):
+    """A decision as it is logged: `inputs` are those of the decision, by name.
+
+    `acted` says what came of it: "ordered", "kept" (there was nothing to order), "nobody acts", "left at N" or why
+    it failed.
+    """
+
     rule: str
     reason: str
     inputs: dict[str, Any] = {}
-    observed: Outcome = Outcome()
-    virtual: Virtual | None = None
     acted: str = "nobody acts"
-    slo_ms: float = 0.0
     stuck: tuple[str, ...] = ()
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from copydesk.autoscaler.log_entry import Entry
+from copydesk.autoscaler.log_entry import Brief, Entry
 from copydesk.autoscaler.log_writer import numbered
 
 LONGEST_LINE = 1 << 20
 MOST_FILES = 1000
 
-_decode = msgspec.json.Decoder(Entry).decode
+T = TypeVar("T", bound=Brief)
 
 
 def log_files(path: Path) -> list[Path]:
@@ -28,19 +29,20 @@ def log_files(path: Path) -> list[Path]:
     return found[::-1]
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
-    """Yield what stands in one file, in its order; raise `OSError` if it cannot be read."""
+def read_entries(path: Path, type_: type[T]) -> Iterator[T]:
+    """Yield what stands in one file, in its order, whole or in brief; raise `OSError` if it cannot be read."""
+    decode = msgspec.json.Decoder(type_).decode
     with path.open("rb") as file:
         for line in iter(lambda: file.readline(LONGEST_LINE), b""):
-            entry = parse(line)
+            entry = parse(line, decode)
             if entry is not None:
                 yield entry
 
 
-def parse(line: bytes) -> Entry | None:
+def parse(line: bytes, decode: Callable[[bytes], T]) -> T | None:
     """Return the decision in a line; None where there is none, or half of one."""
     try:
-        return _decode(line)
+        return decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
@@ -49,7 +51,7 @@ def last_entries(path: Path, count: int, wanted: Callable[[Entry], bool]) -> lis
     """Return the last wanted decisions, in their order, reading no more files than it takes."""
     found: list[Entry] = []
     for file in reversed(log_files(path)):
-        tail = deque((entry for entry in read_entries(file) if wanted(entry)), maxlen=count)
+        tail = deque((entry for entry in read_entries(file, Entry) if wanted(entry)), maxlen=count)
         found = [*tail, *found][-count:]
         if len(found) >= count:
             break
@@ -62,6 +64,7 @@ class LogTail:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._partial = b""
+        self._decode = msgspec.json.Decoder(Entry).decode
         self._inode, self._offset = _place(path)
 
     def new(self) -> list[Entry]:
@@ -76,7 +79,7 @@ class LogTail:
             data = self._partial + file.read(size - self._offset)
         self._offset = size
         *lines, self._partial = data.split(b"\n")
-        return [entry for line in lines if (entry := parse(line)) is not None]
+        return [entry for line in lines if (entry := parse(line, self._decode)) is not None]
 
 
 def _place(path: Path) -> tuple[int, int]:

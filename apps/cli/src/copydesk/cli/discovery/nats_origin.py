@@ -68,22 +68,32 @@ class NatsOrigin:
 
     async def start(self, on_snapshot: OnSnapshot) -> None:
         """Subscribe; raise `OriginError` if the server does not let us in."""
-        try:
-            self._bus = await Bus.connect(self._url, name="inspect", token=self._token or None)
-        except BusUrlError as error:
-            raise OriginError(str(error), "give one by --nats-url") from error
+        self._bus = await begin(self._url, self._token, "inspect")
         for model in self._models or ("*",):
             await self._bus.subscribe(endpoints_subject(model), EndpointsSnapshot, on_snapshot)
-        if await self._bus.wait_connected(FIRST_TRY_S):
-            return
-        shown, greeting = await _greeted(self._url)
-        if not await self._bus.wait_connected(CONNECT_S):
-            raise _refused(shown, greeting, self._token)
+        await let_in(self._bus, self._url, self._token)
 
     async def close(self) -> None:
         """End the connection."""
         if self._bus is not None:
             await self._bus.close()
+
+
+async def begin(url: str, token: str, name: str) -> Bus:
+    """Begin to connect as `name`; raise `OriginError` if `url` is none."""
+    try:
+        return await Bus.connect(url, name=name, token=token or None)
+    except BusUrlError as error:
+        raise OriginError(str(error), "give one by --nats-url") from error
+
+
+async def let_in(bus: Bus, url: str, token: str) -> None:
+    """Wait for the connection; raise `OriginError` if the server does not let us in, with the reason."""
+    if await bus.wait_connected(FIRST_TRY_S):
+        return
+    shown, greeting = await _greeted(url)
+    if not await bus.wait_connected(CONNECT_S):
+        raise _refused(shown, greeting, token)
 
 
 async def _greeted(url: str) -> tuple[str, dict[str, object]]:

@@ -1,0 +1,32 @@
+"""Moments as people give them on a command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)(?:\s+ago)?")
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class MomentError(ValueError):
+    """A text that names no moment; it carries the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(f"{text!r} is no moment: expected as 30m (ago), 14:30 (today) or 2026-11-30T14:30")
+
+
+def read_moment(text: str, now: datetime) -> float:
+    """Return the moment in Unix seconds; what names no zone is meant as `now` is. Raises `MomentError`."""
+    text = text.strip()
+    ago = _AGO.fullmatch(text)
+    try:
+        if ago is not None:
+            return (now - timedelta(seconds=float(ago[1]) * _SECONDS[ago[2]])).timestamp()
+        if "-" not in text and ":" in text:
+            text = f"{now:%Y-%m-%d}T{text}"
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo is not None else found.replace(tzinfo=now.tzinfo)).timestamp()
+    except (ValueError, OverflowError):
+        raise MomentError(text) from None
