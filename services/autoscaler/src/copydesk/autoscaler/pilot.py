@@ -69,6 +69,7 @@ class Pilot:
         if policy is None:
             return None
         seen = self.observer.observe(size, now)
+        self.state = _watchful(self.state, policy, now)
         decision, self.state = decide(policy, self.state, seen, now)
         self._sequence += 1
         live = self._entry(decision, self.name, policy, outcome, now)
@@ -99,6 +100,16 @@ class Pilot:
         self._term, self._sequence = term, 0
         if term is not None:
             self.state = replace(self.state, leader_since=None, sizes=())
+
+
+def _watchful(state: State, policy: Policy, now: float) -> State:
+    """Let whoever has heard nothing for long see for a while before it shrinks anything, as a new leader does.
+
+    What is heard first after an outage is not all: gateways come back one by one, and peaks are forgotten by then.
+    """
+    if state.heard_at is not None and now - state.heard_at > policy.rules.silent_s:
+        return replace(state, leader_since=None)
+    return state
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,7 @@ class _Shadow:
         work = real_work(policy, seen, live.service_s, now)
         virtual = Virtual(ready=fleet.ready(policy.rules.cold_start_s, now), work=work)
         state = self._state if self._own_pods else replace(self._state, refinement=live.refinement)
+        state = _watchful(state, policy, now)
         decision, self._state = decide(policy, state, shown(policy, fleet, seen, work, now), now)
         self._fleet = fleet.resized(decision.replicas, now)
         return _Made(decision, policy, virtual)

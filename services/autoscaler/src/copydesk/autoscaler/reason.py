@@ -46,13 +46,19 @@ _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     ),
     Rule.STUCK: lambda i, _: f"{i.stuck} pods do not become ready, and are not waited for",
     Rule.DOWN: lambda i, _: f"{_work(i)}, and took no more than {i.peak} lately",
+    Rule.WITHDRAW: lambda i, _: (
+        f"{i.ready} pods work, which is enough; those that still start were ordered to be quick"
+    ),
     Rule.HOLD_STALE: _stale,
     Rule.HOLD_SILENT: lambda i, _: f"nothing has been heard for {i.silent_s:.0f} s",
-    Rule.HOLD_NEW: lambda i, p: f"a new leader does not shrink for {p.rules.new_leader_s:.0f} s",
+    Rule.HOLD_NEW: lambda i, p: (
+        f"who has just begun to lead, or to hear again, does not shrink for {p.rules.new_leader_s:.0f} s"
+    ),
     Rule.HOLD_RECENT: lambda i, p: f"it took {i.peak} within the last {p.rules.memory_s:.0f} s",
     Rule.HOLD_GUARD: lambda i, _: (
         f"with fewer, {i.demand_60:.1f} pods' worth of the last minute would be too much"
     ),
     Rule.HOLD_PACE: lambda i, p: f"at most {p.rules.shrink_share:.0%} go within {p.rules.shrink_s:.0f} s",
+    Rule.HOLD_SLACK: lambda i, p: f"fewer than {p.rules.slack:.0%} could go, and might be called back by noise",
     Rule.LIMIT: lambda i, p: f"{_work(i)}, and the limits are {p.limits.min_pods} to {p.limits.max_pods}",
 }
