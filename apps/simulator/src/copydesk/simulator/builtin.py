@@ -2,7 +2,7 @@
 
 `diurnal` is a working day of people who write: a slow dawn, a steep beginning of work, the peak before noon, a
 sharp lunch break whose end is steeper than anything else, a second peak, an evening. Its noise has a memory of two
-minutes. The others are the cases on which autoscalers differ: ten times as much from one second to the next and
+minutes. All noise is drawn by a seed. The others are the cases on which autoscalers differ: ten times as much from one second to the next and
 back; twice as much for good; a flash crowd that comes in ten seconds and fades over minutes; and nothing but
 noise.
 """
@@ -27,42 +27,46 @@ _DAY = (
 )  # fmt: skip
 
 
-def diurnal(days: int = 1) -> Trace:
+def diurnal(seed: int = 1, days: int = 1) -> Trace:
     """One or more days of work, in which the steepest ramp is 36 % in six minutes."""
     seconds = np.arange(days * DAY_S)
     hours, shares = zip(*_DAY, strict=True)
     rates = np.interp(seconds % DAY_S / 3600.0, hours, shares)
-    noisy = rates * (1.0 + _noise(len(seconds), 0.01, 120.0))
+    noisy = rates * (1.0 + _noise(seed, len(seconds), 0.01, 120.0))
     return _scaled("diurnal", f"{'a day' if days == 1 else f'{days} days'} of work with steep ramps", noisy)
 
 
-def burst() -> Trace:
+def burst(seed: int = 1) -> Trace:
     """Ten times the load, at once, for five minutes."""
     rates = np.full(3600, 0.1)
     rates[1200:1500] = 1.0
-    return _scaled("burst", "ten times the load for five minutes", rates * (1.0 + _noise(3600, 0.01, 30.0)))
+    return _scaled("burst", "ten times the load for five minutes", rates * (1.0 + _noise(seed, 3600, 0.01, 30.0)))
 
 
-def step() -> Trace:
+def step(seed: int = 1) -> Trace:
     """Twice the load, at once and for good."""
     rates = np.full(3600, 0.5)
     rates[1200:] = 1.0
-    return _scaled("step", "twice the load, for good", rates * (1.0 + _noise(3600, 0.01, 30.0)))
+    return _scaled("step", "twice the load, for good", rates * (1.0 + _noise(seed, 3600, 0.01, 30.0)))
 
 
-def flash() -> Trace:
+def flash(seed: int = 1) -> Trace:
     """Five times the load within ten seconds, that fades over minutes."""
     seconds = np.arange(3600.0)
     crowd = np.clip((seconds - 1200.0) / 10.0, 0.0, 1.0) * np.exp(-np.clip(seconds - 1210.0, 0.0, None) / 240.0)
-    return _scaled("flash", "a flash crowd: five times the load in ten seconds", 0.2 + 0.8 * crowd)
+    return _scaled(
+        "flash",
+        "a flash crowd: five times the load in ten seconds",
+        (0.2 + 0.8 * crowd) * (1.0 + _noise(seed, 3600, 0.01, 30.0)),
+    )
 
 
-def noise() -> Trace:
+def noise(seed: int = 1) -> Trace:
     """Constant demand, give or take a tenth from one half minute to the next."""
-    return _scaled("noise", "constant load with much noise", 0.7 * (1.0 + _noise(7200, 0.08, 30.0)))
+    return _scaled("noise", "constant load with much noise", 0.7 * (1.0 + _noise(seed, 7200, 0.08, 30.0)))
 
 
-BUILT_IN: dict[str, Callable[[], Trace]] = {
+BUILT_IN: dict[str, Callable[[int], Trace]] = {
     "diurnal": diurnal,
     "burst": burst,
     "step": step,
@@ -75,10 +79,10 @@ def _scaled(name: str, text: str, shape: Seconds) -> Trace:
     return Trace(name, text, shape).scaled(PEAK)
 
 
-def _noise(length: int, deviation: float, memory_s: float) -> Seconds:
+def _noise(seed: int, length: int, deviation: float, memory_s: float) -> Seconds:
     """Return noise of first order: its correlation fades with the time constant `memory_s`."""
     keep = float(np.exp(-1.0 / memory_s))
-    fresh = np.random.default_rng(_NOISE_SEED).normal(0.0, deviation * np.sqrt(1.0 - keep * keep), length)
+    fresh = np.random.default_rng((_NOISE_SEED, seed)).normal(0.0, deviation * np.sqrt(1.0 - keep * keep), length)
     found = np.empty(length)
     value = 0.0
     for second in range(length):

@@ -24,9 +24,9 @@ from copydesk.simulator.trace import Trace
 
 OURS, CLAIRVOYANT = "copydesk", "clairvoyant"
 RIVALS: Mapping[str, Callable[[float, Limits], Policy]] = {
-    "hpa": Hpa,
-    "kpa": partial(Kpa, down_delay_s=300),
-    "ray": partial(Ray, up_s=0.0, down_factor=0.3),
+    "hpa": partial(Hpa, up_ratio=10.0),
+    "kpa": partial(Kpa, stable_s=30, down_delay_s=300),
+    "ray": partial(Ray, look_back_s=10, up_s=0.0, down_factor=0.3),
 }
 
 

@@ -10,8 +10,7 @@ from heapq import heappop, heappush
 
 from copydesk.autoscaler.observation import Pod, PodState
 from copydesk.routing import warmth
-
-SLOW_START_S = 10.0
+from copydesk.simulator.gateway import SLOW_START_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,13 @@ _Z90 = 1.2815515655446004
 
 @dataclass(slots=True)
 class Fleet:
-    """The pods of one run, under one policy. `size` is what was asked for last."""
+    """The pods of one run, under one policy. `size` is what was asked for last.
+
+    `warming` says what part of its capacity a pod in slow start does, by percent of its weight.
+    """
 
     luck: Luck
+    warming: tuple[float, ...]
     size: int = 0
     pods: dict[int, Pod] = field(default_factory=dict)
     moves: int = 0
@@ -66,9 +69,9 @@ class Fleet:
     _seen: tuple[Pod, ...] | None = None
 
     @classmethod
-    def warm(cls, luck: Luck, size: int) -> Fleet:
+    def warm(cls, luck: Luck, warming: tuple[float, ...], size: int) -> Fleet:
         """Return a fleet that has worked for long with so many pods."""
-        fleet = cls(luck, size)
+        fleet = cls(luck, warming, size)
         for _ in range(size):
             fleet._order(-math.inf)
         return fleet
@@ -97,7 +100,7 @@ class Fleet:
                 event(number, at)
 
     def working(self, now: float) -> float:
-        """Return how many pods' capacity is in use: gateways give new ones less at first."""
+        """Return how many pods' capacity can be used: gateways give new ones less at first."""
         if not self._warming:
             return float(self._ready)
         self._warming = [
@@ -105,8 +108,8 @@ class Fleet:
             for number in self._warming
             if (pod := self.pods.get(number)) is not None and now - pod.since < SLOW_START_S
         ]
-        missing = sum(1.0 - warmth(now - self.pods[number].since, SLOW_START_S) for number in self._warming)
-        return max(0.0, self._ready - missing)
+        weights = (warmth(now - self.pods[number].since, SLOW_START_S) for number in self._warming)
+        return max(0.0, self._ready - sum(1.0 - self.warming[int(100.0 * weight)] for weight in weights))
 
     def resize(self, size: int, now: float) -> None:
         """Ask for so many pods: order the rest, or remove some, those that do not work yet first."""

@@ -75,3 +75,15 @@ class Profile:
     def most(self) -> float:
         """The highest rate that was seen, in requests a second."""
         return float(self.rates[-1])
+
+    def warming(self) -> tuple[float, ...]:
+        """Return the part of `most` that a pod in slow start does in a fleet that is full, by percent of weight.
+
+        Gateways compare occupancy times latency, and the occupancy of a new pod is divided by its weight. So it
+        gets n requests where n times its latency is `weight` times that of a full pod; that is more than
+        `weight` of their number, and still more of their rate, since the rate is concave.
+        """
+        costs = np.concatenate(([0.0], self.concurrencies[1:] ** 2 / np.maximum(self.rates[1:], 1e-9)))
+        costs = np.maximum.accumulate(costs)
+        held = np.interp(np.linspace(0.0, 1.0, 101) * costs[-1], costs, self.concurrencies)
+        return tuple((np.interp(held, self.concurrencies, self.rates) / self.most).tolist())

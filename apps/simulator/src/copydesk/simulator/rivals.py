@@ -47,8 +47,8 @@ class Hpa:
 
     PERIOD_S, TOLERANCE, DOWN_S, UP_PODS, UP_RATIO = 15, 0.1, 300, 4, 2.0
 
-    def __init__(self, target: float, limits: Limits) -> None:
-        self._target, self._limits = target, limits
+    def __init__(self, target: float, limits: Limits, up_ratio: float = UP_RATIO) -> None:
+        self._target, self._limits, self._up_ratio = target, limits, up_ratio
         self._load = Window(self.PERIOD_S)
         self._recommended: deque[int] = deque(maxlen=self.DOWN_S // self.PERIOD_S)
 
@@ -60,7 +60,7 @@ class Hpa:
         wanted = self._limits.clamp(self._desired(view))
         self._recommended.append(wanted)
         if wanted > view.size:
-            return min(wanted, max(view.size + self.UP_PODS, math.floor(self.UP_RATIO * view.size)))
+            return min(wanted, max(view.size + self.UP_PODS, math.floor(self._up_ratio * view.size)))
         return min(view.size, max(self._recommended))
 
     def _desired(self, view: View) -> int:
@@ -83,11 +83,11 @@ class Kpa:
     https://knative.dev/docs/serving/autoscaling/concurrency/ (target utilization 70 %).
     """
 
-    TICK_S, STABLE_S, PANIC_S, THRESHOLD, UP_RATE, DOWN_RATE = 2, 60, 6, 2.0, 1000.0, 2.0
+    TICK_S, STABLE_S, PANIC_PART, THRESHOLD, UP_RATE, DOWN_RATE = 2, 60, 0.1, 2.0, 1000.0, 2.0
 
-    def __init__(self, target: float, limits: Limits, down_delay_s: int = 0) -> None:
-        self._target, self._limits = target, limits
-        self._stable, self._panic = Window(self.STABLE_S), Window(self.PANIC_S)
+    def __init__(self, target: float, limits: Limits, stable_s: int = STABLE_S, down_delay_s: int = 0) -> None:
+        self._target, self._limits, self._stable_s = target, limits, stable_s
+        self._stable, self._panic = Window(stable_s), Window(max(1, round(self.PANIC_PART * stable_s)))
         self._recent: deque[int] = deque([0], maxlen=max(1, down_delay_s // self.TICK_S))
         self._panicked_at: float | None = None
         self._most = _NOT_YET
@@ -105,7 +105,7 @@ class Kpa:
         panic = self._bounded(self._panic.mean(), ready)
         if math.ceil(self._panic.mean() / self._target) / ready >= self.THRESHOLD:
             self._panicked_at = now
-        elif self._panicked_at is not None and now - self._panicked_at > self.STABLE_S:
+        elif self._panicked_at is not None and now - self._panicked_at > self._stable_s:
             self._panicked_at, self._most = None, 0
         wanted = stable
         if self._panicked_at is not None:
@@ -133,10 +133,17 @@ class Ray:
 
     LOOK_BACK_S, UP_S, DOWN_S = 30, 30.0, 600.0
 
-    def __init__(self, target: float, limits: Limits, up_s: float = UP_S, down_factor: float = 1.0) -> None:
+    def __init__(
+        self,
+        target: float,
+        limits: Limits,
+        look_back_s: int = LOOK_BACK_S,
+        up_s: float = UP_S,
+        down_factor: float = 1.0,
+    ) -> None:
         self._target, self._limits = target, limits
         self._up_s, self._down_factor = up_s, down_factor
-        self._load = Window(self.LOOK_BACK_S)
+        self._load = Window(look_back_s)
         self._since: tuple[int, float] | None = None
 
     def decide(self, view: View, now: float) -> int:

@@ -47,7 +47,10 @@ def queue_room(arrivals: Seconds) -> float:
 
 def run(arrivals: Seconds, profile: Profile, policy: Policy, luck: Luck) -> Timeline:
     """Let a policy have a fleet for the length of a trace."""
-    fleet, fluid = Fleet.warm(luck, first_size(arrivals, profile)), Fluid(profile, queue_room(arrivals))
+    fleet, fluid = (
+        Fleet.warm(luck, profile.warming(), first_size(arrivals, profile)),
+        Fluid(profile, queue_room(arrivals)),
+    )
     rows: list[tuple[float, ...]] = []
     for second, coming in enumerate(arrivals.tolist()):
         now = float(second)

@@ -204,6 +204,8 @@ def _shrink(
     floor = max(wanted, inputs.peak)
     if floor >= size:
         return size, Rule.STEADY if wanted >= size else Rule.HOLD_RECENT
+    if state.panic_until is not None and now < state.panic_until:
+        return _withdraw(inputs, floor)
     guarded = math.ceil(inputs.demand_60 / (rules.guard * inputs.share) - _EPSILON)
     if guarded >= size:
         return size, Rule.HOLD_GUARD
@@ -211,7 +213,10 @@ def _shrink(
     paced = most - max(1, math.floor(rules.shrink_share * most))
     if paced >= size:
         return size, Rule.HOLD_PACE
-    return max(floor, guarded, paced), Rule.DOWN
+    smaller = max(floor, guarded, paced)
+    if size - smaller < rules.slack * size:
+        return size, Rule.HOLD_SLACK
+    return smaller, Rule.DOWN
 
 
 def _hold(policy: Policy, state: State, inputs: Inputs, members_stale: bool, now: float) -> Rule | None:
@@ -221,9 +226,15 @@ def _hold(policy: Policy, state: State, inputs: Inputs, members_stale: bool, now
         return Rule.HOLD_STALE
     if state.leader_since is None or now - state.leader_since < rules.new_leader_s:
         return Rule.HOLD_NEW
-    if state.panic_until is not None and now < state.panic_until:
-        return Rule.HOLD_RECENT
     return None
+
+
+def _withdraw(inputs: Inputs, floor: int) -> tuple[int, Rule]:
+    """Return what is kept of a panic's orders: once enough pods work, those that still start are spare."""
+    needed = max(floor, _pods(inputs.urgent, inputs.share))
+    if needed <= inputs.ready < inputs.size:
+        return inputs.ready, Rule.WITHDRAW
+    return inputs.size, Rule.HOLD_RECENT
 
 
 def _sizes(

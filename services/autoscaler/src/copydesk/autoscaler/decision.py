@@ -15,12 +15,14 @@ class Rule(enum.StrEnum):
     FORECAST = "forecast"
     STUCK = "stuck"
     DOWN = "down"
+    WITHDRAW = "withdraw"
     HOLD_STALE = "hold_stale"
     HOLD_SILENT = "hold_silent"
     HOLD_NEW = "hold_new_leader"
     HOLD_RECENT = "hold_recent_peak"
     HOLD_GUARD = "hold_guard"
     HOLD_PACE = "hold_pace"
+    HOLD_SLACK = "hold_slack"
     LIMIT = "limit"
 
 

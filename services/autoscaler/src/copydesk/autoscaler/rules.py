@@ -23,15 +23,16 @@ class Rules:
     # A target between these shares of C*; with what the curve says of them, shares of R*.
     least_share: float = 0.5
     most_share: float = 0.85
-    # Assumed of a day that has not been seen: demand that rises by so much of itself in a second.
-    ramp_prior: float = 0.0015
+    # Assumed of a day that has not been seen: demand that rises by so much of itself in a second, a fifth a minute.
+    ramp_prior: float = 0.0033
     # Beyond the cold start: the time to see, to decide, and to be found by the gateways.
     reaction_s: float = 5.0
     # What is short of this many times what works or will soon is panic: growth is then hardly limited.
     panic_ratio: float = 1.5
     panic_s: float = 60.0
-    # In panic, so many times what is needed: then the quickest starts suffice, and nobody waits for the slowest.
-    panic_margin: float = 1.5
+    # In panic, so many times what is needed: then the quickest starts suffice, and nobody waits for the slowest,
+    # which are withdrawn.
+    panic_margin: float = 2.0
     growth_s: float = 15.0
     growth_pods: int = 4
     growth_ratio: float = 2.0
@@ -42,6 +43,8 @@ class Rules:
     shrink_share: float = 0.10
     # What is left may be loaded up to this part of the target.
     guard: float = 0.97
+    # Less than this part of a fleet is not worth the move: noise would have it back in minutes.
+    slack: float = 0.03
     # Gateways report each second: two lost reports may happen, three are no chance.
     stale_s: float = 3.0
     silent_s: float = 60.0

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 Samples = Sequence[tuple[float, float]]
 
-BLOCK_S = 5.0
+BLOCK_S = 10.0
 BLOCKS = 6
 
 
@@ -23,9 +23,9 @@ def lately(samples: Samples) -> float:
 
 
 def slope(samples: Samples, now: float) -> float:
-    """Return the rise a second over the last half minute, as far as it is certain; 0 if it is not.
+    """Return the rise a second over the last minute, as far as it is certain; 0 if it is not.
 
-    The second smallest of the five rises between blocks of five seconds, since the lead multiplies what is found
+    The second smallest of the five rises between blocks of ten seconds, since the lead multiplies what is found
     by more than a minute: of a step, which moves two rises at most, and of noise, which moves all of them
     in all directions, little is left. More demand never makes it less. 0 until there are samples in each block.
     """

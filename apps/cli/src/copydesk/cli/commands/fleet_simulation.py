@@ -96,9 +96,9 @@ def _setting(request: FleetRequest) -> Setting:
 
 def _trace(request: FleetRequest) -> Trace:
     if request.trace == "diurnal":
-        trace = diurnal(request.days)
+        trace = diurnal(request.seed, request.days)
     elif request.trace in BUILT_IN:
-        trace = BUILT_IN[request.trace]()
+        trace = BUILT_IN[request.trace](request.seed)
     else:
         path = Path(request.trace)
         if not path.exists() and path.suffix == "" and path.name == request.trace:
