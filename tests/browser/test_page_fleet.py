@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import ScaleDecision, scale_subject
@@ -31,7 +31,7 @@ async def test_it_shows_the_pods_the_rates_and_the_latencies_and_follows_them(ne
     page = await newsroom.page("/fleet")
     await expect(page.locator("#now-pods")).to_have_text("1 of 1")
     await expect(page.locator("#now-model")).to_contain_text("gec-en")
-    await expect(page.locator("#no-scaling")).to_be_visible()
+    await expect(page.locator("#autoscaler")).to_have_text("No autoscaler has been heard.")
     row = page.locator("#pods tr")
     await expect(row).to_contain_text("ready")
     await work(newsroom, 20)
@@ -61,18 +61,44 @@ async def test_what_happened_before_it_was_opened_is_there_at_once(newsroom: New
     assert any(" 0 requests a second" not in reading for reading in readings), readings
 
 
+async def silent_for_a_minute(route: Route) -> None:
+    response = await route.fetch()
+    history = await response.json()
+    history["scale_heard_ms"] -= 60_000
+    await route.fulfill(response=response, json=history)
+
+
 async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: Newsroom) -> None:
     await newsroom.open_fleet()
     page = await newsroom.page("/fleet")
-    await expect(page.locator("#no-scaling")).to_have_text("No autoscaler has been heard.")
+    await expect(page.locator("#autoscaler")).to_have_text("No autoscaler has been heard.")
     bus = await Bus.connect(newsroom.nats.url, name="test")
     try:
         assert await bus.wait_connected(10)
         reason = "demand <b>grew</b>"
-        decision = ScaleDecision(model=MODEL, sent_at=time.time(), replicas=3, reason=reason)
-        bus.publish(scale_subject(MODEL), decision)
-        await expect(page.locator("#scaling li")).to_contain_text(f"3 pods. {reason}")
-        await expect(page.locator("#no-scaling")).to_be_hidden()
+        said = [(3, "up", reason), *[(3, "steady", "stay at 3: nothing to do")] * 3, (1, "down", "night fell")]
+        yesterday = time.time() - 86_400
+        for sequence, (replicas, rule, why) in enumerate(said, 1):
+            bus.publish(
+                scale_subject(MODEL),
+                ScaleDecision(
+                    model=MODEL,
+                    sent_at=yesterday if replicas == 3 else time.time(),
+                    replicas=replicas,
+                    reason=why,
+                    epoch=1,
+                    sequence=sequence,
+                    rule=rule,
+                ),
+            )
+        lines = page.locator("#scaling li")
+        today, before = re.compile(r"^[^,]*: 1 pod\. night fell$"), re.compile(r"\d, .*: 3 pods\. demand")
+        await expect(lines).to_have_text([today, before])
+        await expect(lines.last).to_contain_text(reason)
+        await expect(page.locator("#autoscaler")).to_contain_text("It decides every two seconds.")
+        await page.route("**/v1/fleet/history*", silent_for_a_minute)
+        await expect(page.locator("#autoscaler")).to_contain_text("No autoscaler has been heard since")
+        await page.unroute_all(behavior="ignoreErrors")
     finally:
         await bus.close()
 

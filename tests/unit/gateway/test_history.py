@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from copydesk.common.messages import ScaleDecision
 from copydesk.gateway.app import build_app
+from copydesk.gateway.decisions import KEPT_DECISIONS, REASON_CHARACTERS
 from copydesk.gateway.faults import ApiError
-from copydesk.gateway.history import KEPT_DECISIONS, KEPT_SECONDS, REASON_CHARACTERS, SILENT_SECONDS, History, Work
+from copydesk.gateway.history import KEPT_SECONDS, SILENT_SECONDS, History, Work
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.schemas import FleetHistory
 from copydesk.gateway.validation import parse_since
@@ -81,7 +82,7 @@ def test_it_takes_no_more_room_after_a_day() -> None:
     for second in range(1, KEPT_SECONDS * 3):
         work.count(200, 0.01)
         history.record(work, 1, float(second))
-        history.hear(ScaleDecision(model="m", sent_at=1.0, replicas=second, reason="x" * 5000))
+        history.hear(ScaleDecision(model="m", sent_at=1.0, replicas=second, reason="x" * 5000), float(second))
     body = history.body(0)
     columns = (body.at_ms, body.requests_per_s, body.refused_per_s, body.in_flight, body.p50_ms, body.p99_ms)
     assert {len(column) for column in columns} == {KEPT_SECONDS}
@@ -108,7 +109,9 @@ def test_a_clock_that_did_not_move_adds_nothing() -> None:
 def test_decisions_are_told_as_they_were_heard() -> None:
     history = History(started_at=0.0, now=0.0)
     assert history.body(0).scale_decisions == []
-    history.hear(ScaleDecision(model="m", sent_at=12.5, replicas=4, reason="demand grew"))
+    assert history.body(0).scale_heard_ms is None
+    history.hear(ScaleDecision(model="m", sent_at=12.5, replicas=4, reason="demand grew"), 13.0)
+    assert history.body(0).scale_heard_ms == 13_000
     (told,) = history.body(0).scale_decisions
     assert (told.at_ms, told.replicas, told.reason) == (12_500, 4, "demand grew")
 
@@ -116,7 +119,7 @@ def test_decisions_are_told_as_they_were_heard() -> None:
 def test_decisions_that_leave_the_size_as_it_is_are_not_told() -> None:
     history = History(started_at=0.0, now=0.0)
     for second, replicas in enumerate((2, 2, 3, 3, 3, 2)):
-        history.hear(ScaleDecision(model="m", sent_at=second, replicas=replicas, reason=f"reason {second}"))
+        history.hear(ScaleDecision(model="m", sent_at=second, replicas=replicas, reason=f"reason {second}"), 0.0)
     told = [(decision.replicas, decision.reason) for decision in history.body(0).scale_decisions]
     assert told == [(2, "reason 0"), (3, "reason 2"), (2, "reason 5")]
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from copydesk.common.messages import ScaleDecision
-from copydesk.gateway.schemas import FleetHistory, ScaleDecisionBody
+from copydesk.gateway.decisions import Decisions
+from copydesk.gateway.schemas import FleetHistory
 from copydesk.routing import Quantiles
 
 KEPT_SECONDS = 900
-KEPT_DECISIONS = 50
-REASON_CHARACTERS = 300
 
 FADE = 0.9
 """Each second what was seen counts a tenth less, so that quantiles are those of about the last ten: of the few
@@ -94,7 +93,8 @@ class History:
         self._started = self._recorded = self._answered = now
         self._totals = _Totals()
         self._seconds: deque[_Second] = deque(maxlen=KEPT_SECONDS)
-        self._decisions: deque[ScaleDecisionBody] = deque(maxlen=KEPT_DECISIONS)
+        self._decisions = Decisions()
+        self._scale_heard_ms: int | None = None
 
     def record(self, work: Work, in_flight: int, now: float) -> None:
         """Add what came since the last call, which should be about a second ago; `in_flight` is at this moment."""
@@ -108,7 +108,7 @@ class History:
             work.latency.fade(0.0)
         self._seconds.append(
             _Second(
-                at_ms=self._started_ms + int((now - self._started) * 1000),
+                at_ms=self._unix_ms(now),
                 requests_per_s=round((self._totals.requests - before.requests) / elapsed, 3),
                 refused_per_s=round((self._totals.refused - before.refused) / elapsed, 3),
                 failed_per_s=round((self._totals.failed - before.failed) / elapsed, 3),
@@ -119,15 +119,13 @@ class History:
         )
         work.latency.fade(FADE)
 
-    def hear(self, decision: ScaleDecision) -> None:
-        """Take in a decision of the autoscaler: it decides every two seconds, and what changed is to be seen."""
-        if self._decisions and self._decisions[-1].replicas == decision.replicas:
-            return
-        reason = decision.reason[:REASON_CHARACTERS]
-        self._decisions.append(ScaleDecisionBody(int(decision.sent_at * 1000), decision.replicas, reason))
+    def hear(self, decision: ScaleDecision, now: float) -> None:
+        """Take in a decision of the autoscaler."""
+        if self._decisions.hear(decision):
+            self._scale_heard_ms = self._unix_ms(now)
 
     def body(self, since_ms: int) -> FleetHistory:
-        """Return the seconds that ended after `since_ms`, and the last decisions that changed the size."""
+        """Return the seconds that ended after `since_ms`, and the last decisions worth reading."""
         seconds = list(self._after(since_ms))
         return FleetHistory(
             started_ms=self._started_ms,
@@ -138,8 +136,12 @@ class History:
             in_flight=[second.in_flight for second in seconds],
             p50_ms=[second.p50_ms for second in seconds],
             p99_ms=[second.p99_ms for second in seconds],
-            scale_decisions=list(self._decisions),
+            scale_decisions=self._decisions.list(),
+            scale_heard_ms=self._scale_heard_ms,
         )
+
+    def _unix_ms(self, now: float) -> int:
+        return self._started_ms + int((now - self._started) * 1000)
 
     def _after(self, since_ms: int) -> Iterator[_Second]:
         return (second for second in self._seconds if second.at_ms > since_ms)

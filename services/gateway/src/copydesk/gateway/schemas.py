@@ -211,7 +211,8 @@ class FleetHistory(msgspec.Struct, frozen=True, kw_only=True):
     `requests_per_s` counts all requests for corrections and texts, `refused_per_s` those answered with 429,
     `failed_per_s` those answered with a 5xx. `in_flight` counts sentences at pods at that moment. The percentiles
     are of the requests of about the last ten seconds that succeeded, right within an eighth; null when there were
-    none. `scale_decisions` is empty as long as no autoscaler has been heard.
+    none. `scale_decisions` are those that changed the size or tell of trouble; `scale_heard_ms` is when an
+    autoscaler was last heard, whatever it said, null as long as none was.
     """
 
     started_ms: int
@@ -223,3 +224,4 @@ class FleetHistory(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: list[float | None]
     p99_ms: list[float | None]
     scale_decisions: list[ScaleDecisionBody]
+    scale_heard_ms: int | None

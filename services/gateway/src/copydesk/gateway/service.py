@@ -89,7 +89,7 @@ class Gateway:
         self._bus = await Bus.connect(self.settings.nats_url, name="gateway", token=token)
         await self._bus.subscribe(endpoints_subject(self.settings.model), EndpointsSnapshot, self.fleet.apply)
         await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self.fleet.hear_report)
-        await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self.history.hear)
+        await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self._hear)
         self._record()
         self._greeting = self._loop.create_task(self._greet(self._bus), name="greeting")
 
@@ -132,6 +132,9 @@ class Gateway:
     def _settle(self) -> None:
         if self.lane is not None:
             self.lane.settle()
+
+    def _hear(self, decision: ScaleDecision) -> None:
+        self.history.hear(decision, self._loop.time())
 
     def _record(self) -> None:
         self._settle()

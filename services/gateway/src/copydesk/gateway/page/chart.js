@@ -132,3 +132,9 @@ export function clock(time, seconds) {
   const shownSeconds = seconds ? { second: "2-digit" } : {};
   return new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...shownSeconds });
 }
+
+// With the day, unless it is today.
+export function moment(time) {
+  const day = new Date(time).toLocaleDateString();
+  return day === new Date().toLocaleDateString() ? clock(time, true) : `${day}, ${clock(time, true)}`;
+}

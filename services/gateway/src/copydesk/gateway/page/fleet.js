@@ -1,13 +1,14 @@
 // The page about the fleet: asks the gateway every second while somebody looks.
 
 import { Trouble, call } from "./api.js";
-import { Chart, clock } from "./chart.js";
+import { Chart, clock, moment } from "./chart.js";
 import { askForKey } from "./key.js";
 import { drawPods } from "./pods.js";
 import { extended, recent, shown } from "./series.js";
 
 const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
+const QUIET_MS = 10_000; // an autoscaler speaks every two seconds
 const at = (id) => document.getElementById(id);
 
 const rates = new Chart(at("rates"), [
@@ -87,12 +88,20 @@ function drawCharts() {
 
 function showScaling() {
   const decisions = [...history.scale_decisions].reverse();
-  at("no-scaling").hidden = decisions.length > 0;
+  showAutoscaler();
   at("scaling").replaceChildren(...decisions.map(({ at_ms: time, replicas, reason }) => {
     const item = document.createElement("li");
-    item.textContent = `${clock(time, true)}: ${replicas} ${replicas === 1 ? "pod" : "pods"}. ${reason}`;
+    item.textContent = `${moment(time)}: ${replicas} ${replicas === 1 ? "pod" : "pods"}. ${reason}`;
     return item;
   }));
+}
+
+function showAutoscaler() {
+  const heard = history.scale_heard_ms;
+  const quiet = heard !== null && history.at_ms.at(-1) - heard > QUIET_MS;
+  at("autoscaler").textContent = heard === null ? "No autoscaler has been heard."
+    : quiet ? `No autoscaler has been heard since ${moment(heard)}.`
+      : "It decides every two seconds. These changed the size, or tell of trouble.";
 }
 
 function complain(error) {

@@ -9,7 +9,7 @@ export function extended(history, answer) {
   const known = history?.started_ms === answer.started_ms ? history : null;
   const last = known?.at_ms.at(-1) ?? 0;
   const fresh = answer.at_ms.findIndex((at) => at > last);
-  const result = { started_ms: answer.started_ms, scale_decisions: answer.scale_decisions };
+  const result = { started_ms: answer.started_ms, scale_decisions: answer.scale_decisions, scale_heard_ms: answer.scale_heard_ms };
   for (const name of COLUMNS) {
     const added = fresh < 0 ? [] : answer[name].slice(fresh);
     result[name] = [...(known?.[name] ?? []), ...added].slice(-KEPT);
