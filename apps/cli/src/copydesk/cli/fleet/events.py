@@ -99,7 +99,7 @@ class NotStarted(Event, frozen=True, kw_only=True, tag="not_started"):
 
 
 class Ready(Event, frozen=True, kw_only=True, tag="ready"):
-    """Every process is in service; `after_s` counts from the start."""
+    """Every process that serves is in service; `after_s` counts from the start. An autoscaler comes after that."""
 
     url: str
     after_s: float

@@ -189,10 +189,10 @@ async def _life(fleet: _Fleet, work: Callable[[str], Awaitable[None]] | None, se
         notice = asyncio.create_task(_notice_waiting(fleet))
         try:
             await fleet.supervisor.ready()
-            if fleet.scaler is not None and fleet.options.scaling is not None:
-                await stack.enter_async_context(_scaled(fleet, fleet.scaler, fleet.options.scaling))
         finally:
             notice.cancel()
+        if fleet.scaler is not None and fleet.options.scaling is not None:
+            await stack.enter_async_context(_scaled(fleet, fleet.scaler, fleet.options.scaling))
         await _serve(fleet, work, serve, began)
 
 
@@ -211,14 +211,13 @@ async def _serve(fleet: _Fleet, work: Callable[[str], Awaitable[None]] | None, s
 
 @asynccontextmanager
 async def _scaled(fleet: _Fleet, scaler: Scaler, scaling: Scaling) -> AsyncIterator[None]:
-    """Have the autoscaler decide meanwhile how many pods there are; begins once it does."""
+    """Have an autoscaler decide meanwhile how many pods there are; it first listens for some seconds."""
     options, supervisor = fleet.options, fleet.supervisor
     bus = await Bus.connect(options.nats_url, name="up", token=options.nats_token)
     hearing = asyncio.create_task(scaler.run(bus), name="scaler")
     supervisor.watch(hearing)
     try:
         supervisor.add(plan_autoscaler(options, scaling, _cold_start(supervisor)))
-        await supervisor.ready()
         yield
     finally:
         hearing.cancel()
