@@ -102,7 +102,7 @@ class Traffic:
         self._history = history
         self._started = time.time()
         self.in_flight = 2.0 * SLOTS
-        self.rise = 1.0 * SLOTS
+        self.rise = 3.0 * SLOTS
         self.decisions: list[ScaleDecision] = []
 
     async def run(self) -> None:
@@ -222,7 +222,7 @@ async def test_when_the_leader_is_killed_in_a_ramp_the_other_goes_on_and_nobody_
     async with start("first") as first:
         await until(lambda: first.count("leading") == 1)
         async with start("second") as second:
-            await until(lambda: second.decides() and history.size >= 8)
+            await until(lambda: second.decides() and history.size >= 6)
             old, size = history.epoch, history.size
             assert old == lease_epoch(kube)
             first.process.kill()
@@ -241,7 +241,7 @@ async def test_a_leader_that_was_paused_in_a_ramp_and_wakes_up_does_not_resize_o
     async with start("first") as first:
         await until(lambda: first.count("leading") == 1)
         async with start("second") as second:
-            await until(lambda: second.decides() and history.size >= 8)
+            await until(lambda: second.decides() and history.size >= 6)
             old, size = history.epoch, history.size
             first.process.send_signal(signal.SIGSTOP)
             await until(lambda: history.epoch > old and history.size > size)
@@ -258,7 +258,7 @@ async def test_a_leader_that_does_not_hear_of_the_end_of_its_term_is_refused_by_
     async with start("first", DEAF) as first:
         await until(lambda: first.count("leading") == 1)
         async with start("second") as second:
-            await until(lambda: second.decides() and history.size >= 8)
+            await until(lambda: second.decides() and history.size >= 6)
             old = history.epoch
             first.process.send_signal(signal.SIGSTOP)
             await until(lambda: history.epoch > old)
