@@ -87,7 +87,7 @@ def test_a_disk_that_takes_nothing_loses_lines_and_no_more(
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patched:
-        patched.setattr(log_writer.os, "write", full)
+        patched.setattr(os, "write", full)
         assert written(path, entry(1), entry(2)).dropped == 2
     assert written(path, entry(3)).dropped == 0
     assert sequences(path) == [3]
@@ -106,7 +106,7 @@ def test_a_disk_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.M
         assert free.wait(30)
         return write(descriptor, data)
 
-    monkeypatch.setattr(log_writer.os, "write", hang)
+    monkeypatch.setattr(os, "write", hang)
     monkeypatch.setattr(log_writer, "CLOSE_SECONDS", 0.01)
     writer = LogWriter(path, MIB, 1)
     for sequence in range(log_writer.MOST_WAITING * 3):

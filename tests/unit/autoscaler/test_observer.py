@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -360,8 +361,8 @@ def test_a_hostile_load_is_dropped(observer: Observer, changes: dict[str, Any]) 
 def test_a_snapshot_that_is_absurd_is_dropped(observer: Observer) -> None:
     assert observer.on_snapshot(snapshot(-1, a=READY), 0.0) is Dropped.INVALID
     assert observer.on_snapshot(snapshot(HUGE * 4, a=READY), 0.0) is Dropped.INVALID
-    pods = {f"p{number}": READY for number in range(10_001)}
-    assert observer.on_snapshot(snapshot(1, **pods), 0.0) is Dropped.TOO_MANY
+    pods = tuple(Endpoint(id=f"p{number}", host="h", port=1, state=READY) for number in range(10_001))
+    assert observer.on_snapshot(msgspec.structs.replace(snapshot(), endpoints=pods), 0.0) is Dropped.TOO_MANY
     assert observer.pods.present is None
 
 

@@ -101,6 +101,7 @@ class LocalLeadership:
         self._clock = clock
         self._wall = wall
         self._epoch = 0
+        self._stands = False
         self._rival: tuple[int, float] | None = None
         self._subscriptions: list[Subscription[ScaleDecision]] = []
 
@@ -111,8 +112,8 @@ class LocalLeadership:
 
     def is_leader(self, now: float) -> bool:
         """Say whether this one leads at `now`; a term begins here, once nobody newer speaks."""
-        if self._rival is None:
-            return self._epoch > 0
+        if self._rival is None or not self._stands:
+            return self._stands
         rival, heard_at = self._rival
         connected_since = self._bus.connected_since
         if connected_since is None or now - max(heard_at, connected_since) <= SILENCE_S:
@@ -131,7 +132,7 @@ class LocalLeadership:
 
     async def start(self) -> None:
         """Stand for election, which is won by whoever stands last."""
-        self._epoch = self._now_ms()
+        self._epoch, self._stands = self._now_ms(), True
         for model in self._models:
             subscription = await self._bus.subscribe(scale_subject(model), ScaleDecision, self.on_decision)
             self._subscriptions.append(subscription)
@@ -143,7 +144,7 @@ class LocalLeadership:
 
     async def close(self) -> None:
         """Stand down."""
-        self._epoch, self._rival = 0, None
+        self._stands = False
         for subscription in self._subscriptions:
             await subscription.unsubscribe()
 
