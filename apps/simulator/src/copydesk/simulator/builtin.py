@@ -2,9 +2,9 @@
 
 `diurnal` is a working day of people who write: a slow dawn, a steep beginning of work, the peak before noon, a
 sharp lunch break whose end is steeper than anything else, a second peak, an evening. Its noise has a memory of two
-minutes. All noise is drawn by a seed. The others are the cases on which autoscalers differ: ten times as much from one second to the next and
+minutes. The others are the cases on which autoscalers differ: ten times as much from one second to the next and
 back; twice as much for good; a flash crowd that comes in ten seconds and fades over minutes; and nothing but
-noise.
+noise. A seed draws the noise of all of them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from copydesk.simulator.trace import Trace
 
 OURS, CLAIRVOYANT = "copydesk", "clairvoyant"
 RIVALS: Mapping[str, Callable[[float, Limits], Policy]] = {
-    "hpa": partial(Hpa, up_ratio=10.0),
+    "hpa": partial(Hpa, up_ratio=3.0),
     "kpa": partial(Kpa, stable_s=30, down_delay_s=300),
     "ray": partial(Ray, look_back_s=10, up_s=0.0, down_factor=0.3),
 }

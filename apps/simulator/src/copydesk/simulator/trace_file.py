@@ -3,20 +3,27 @@
 - The Azure LLM inference traces of 2023 and 2024 (https://github.com/Azure/AzurePublicDataset): `TIMESTAMP`,
   `ContextTokens`, `GeneratedTokens`; a date and time a request.
 - BurstGPT (https://github.com/HPMLL/BurstGPT): `Timestamp`, `Model`, `Request tokens`, `Response tokens`, `Total
-  tokens`, `Log Type`; seconds from the beginning. Requests that failed there (no response tokens) were asked for
-  all the same, and count.
+  tokens`, `Log Type`, in newer files `Session ID` and `Elapsed time`; seconds from the beginning. Requests that
+  failed there (no response tokens) were asked for all the same, and count.
 - Rates: `time` and `rate`; seconds or dates at an even distance, and requests a second.
 
-Times must not run backwards. Long silence is a hole rather than no demand: what is missing is not zero.
+Each may be packed by gzip. Times must not run backwards. Long silence is a hole rather than no demand: what is
+missing is not zero. Requests are counted as they are read, so that a file may be larger than memory.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import math
+import re
+import zlib
+from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TextIO
 
@@ -25,7 +32,11 @@ import numpy as np
 from copydesk.simulator.trace import LONGEST_S, Trace, TraceError
 
 LONGEST_GAP_S = 900.0
+LONGEST_LINE = 1_000_000
 _TIMES, _RATE = ("timestamp", "time"), "rate"
+_GZIP = b"\x1f\x8b"
+_ESCAPED = re.compile("[\udc80-\udcff]")
+"""What bytes that are no UTF-8 are read as."""
 
 
 def read_trace(path: Path, longest_gap_s: float = LONGEST_GAP_S) -> Trace:
@@ -36,35 +47,68 @@ def read_trace(path: Path, longest_gap_s: float = LONGEST_GAP_S) -> Trace:
     """
     source = str(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(source, path.stem, file, longest_gap_s)
+        with _opened(path) as file:
+            return _read(source, path.name.split(".")[0], file, longest_gap_s)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(source, 0, f"gzip ends early, or is damaged: {error}") from error
     except OSError as error:
         raise TraceError(source, 0, error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise TraceError(source, 0, f"not UTF-8: {error.reason} at byte {error.start}") from error
-    except csv.Error as error:
-        raise TraceError(source, 0, f"no CSV: {error}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    with path.open("rb") as file:
+        packed = file.peek(2)[:2] == _GZIP
+        with gzip.GzipFile(fileobj=file) if packed else file as raw:
+            yield io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
 def _read(source: str, name: str, file: TextIO, longest_gap_s: float) -> Trace:
-    rows = csv.reader(file)
-    head = [column.strip().lower() for column in next(rows, [])]
+    rows = _rows(source, file)
+    _, first = next(rows, (1, []))
+    head = [column.strip().lower() for column in first]
     time = next((head.index(column) for column in _TIMES if column in head), None)
     if time is None:
         raise TraceError(
             source, 1, f"no column called {' or '.join(_TIMES)}; expected Azure, BurstGPT or time,rate"
         )
     if _RATE in head:
-        return _from_rates(source, name, list(_columns(source, rows, (time, head.index(_RATE)))))
-    times = (row[1] for row in _ascending(source, _columns(source, rows, (time,)), longest_gap_s))
-    return _from_arrivals(source, name, np.fromiter(times, dtype=np.float64))
+        # There is at most one rate a second of the longest trace; what comes beyond shows that there are more.
+        rates = islice(_columns(source, rows, (time, head.index(_RATE))), LONGEST_S + 1)
+        return _from_rates(source, name, list(rates))
+    return _from_arrivals(source, name, _ascending(source, _columns(source, rows, (time,)), longest_gap_s))
+
+
+def _rows(source: str, file: TextIO) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells); what is no text or no CSV is refused with its line."""
+    rows = csv.reader(_bounded(source, file))
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise TraceError(source, rows.line_num, f"no CSV: {error}") from error
+        if row is None:
+            return
+        yield rows.line_num, row
+
+
+def _bounded(source: str, file: TextIO) -> Iterator[str]:
+    """Yield lines; one that never ends would fill the memory."""
+    number = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        if len(line) == LONGEST_LINE:
+            raise TraceError(source, number, f"longer than {LONGEST_LINE:,} characters")
+        if not line.isascii() and _ESCAPED.search(line):
+            raise TraceError(source, number, "not UTF-8")
+        yield line
 
 
 def _columns(
-    source: str, rows: Iterator[list[str]], places: tuple[int, ...]
+    source: str, rows: Iterator[tuple[int, list[str]]], places: tuple[int, ...]
 ) -> Iterator[tuple[int, float, float]]:
     """Yield (line, time, the second number or 0)."""
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         if not row:
             continue
         try:
@@ -103,18 +147,29 @@ def _ascending(
         yield row
 
 
-def _from_arrivals(source: str, name: str, times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Trace:
-    if not len(times):
+def _from_arrivals(source: str, name: str, rows: Iterator[tuple[int, float, float]]) -> Trace:
+    """Count the requests of each second; only the counts are kept."""
+    counts = array("L")
+    start: float | None = None
+    for line, time, _ in rows:
+        if start is None:
+            start = time
+        if time - start >= LONGEST_S:
+            raise TraceError(source, line, f"more than {LONGEST_S // 86_400} days after the first request")
+        second = int(time - start)
+        if second >= len(counts):
+            counts.extend([0] * (second + 1 - len(counts)))
+        counts[second] += 1
+    if not counts:
         raise TraceError(source, 0, "holds no request")
-    if times[-1] - times[0] > LONGEST_S:
-        raise TraceError(source, 0, f"longer than {LONGEST_S // 86_400} days")
-    seconds = (times - times[0]).astype(np.int64)
-    return Trace(name, f"{len(times):,} requests from a file", np.bincount(seconds).astype(np.float64))
+    return Trace(name, f"{sum(counts):,} requests from a file", np.array(counts, dtype=np.float64))
 
 
 def _from_rates(source: str, name: str, rows: list[tuple[int, float, float]]) -> Trace:
     if len(rows) < 2:
         raise TraceError(source, 0, "holds fewer than two rates")
+    if len(rows) > LONGEST_S:
+        raise TraceError(source, rows[-1][0], f"more than {LONGEST_S:,} rates")
     distance = rows[1][1] - rows[0][1]
     for (_, before, _), (line, time, _) in pairwise(rows):
         if time <= before:

@@ -119,7 +119,10 @@ def _inputs(policy: Policy, state: State, found: Demand, census: Census, size: i
 def _learn(policy: Policy, state: State, found: Demand, census: Census, inputs: Inputs, now: float) -> State:
     """Take in what lasts: peaks, ramps, the season, and whether the target holds."""
     rules = policy.rules
-    wanted = tuple(one for one in state.wanted if now - rules.memory_s < one[0] < now)
+    # Only what nothing since has reached can be the peak: a few entries, not five minutes of them.
+    wanted = tuple(
+        one for one in state.wanted if now - rules.memory_s < one[0] < now and one[1] > inputs.wanted
+    )
     ahead = max(1, math.ceil((rules.cold_start_s + rules.forecast_lead_s) / 60.0))
     known = found.heard and not found.stale
     load = found.work / (census.ready * inputs.share) if census.ready else math.inf

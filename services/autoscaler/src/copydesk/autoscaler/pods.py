@@ -29,11 +29,12 @@ def count(pods: Iterable[Pod], cold_start_s: float, stuck_after: float, now: flo
     starting, load, heard = 0.0, 0.0, True
     stuck: list[str] = []
     for pod in pods:
+        working = pod.state is PodState.READY
         if pod.load is not None and 0.0 <= pod.load < _ABSURD:
             load += pod.load
-        elif pod.state is PodState.READY:
+        elif working:
             heard = False
-        if pod.state is PodState.READY:
+        if working:
             ready += 1
         elif pod.state is PodState.PENDING:
             age = now - pod.since

@@ -23,7 +23,7 @@ class Rules:
     # A target between these shares of C*; with what the curve says of them, shares of R*.
     least_share: float = 0.5
     most_share: float = 0.85
-    # Assumed of a day that has not been seen: demand that rises by so much of itself in a second, a fifth a minute.
+    # Assumed of a day that has not been seen: demand rises by so much of itself in a second, a fifth in a minute.
     ramp_prior: float = 0.0033
     # Beyond the cold start: the time to see, to decide, and to be found by the gateways.
     reaction_s: float = 5.0

@@ -13,9 +13,9 @@ class State:
     """Of one model, in the hands of one leader.
 
     `leader_since` is when this leader began, None before its first decision. `demand` holds (moment, pods' worth)
-    of the last minute, `wanted` (moment, pods) of the last five, `sizes` (moment, size) since each change in the
-    last minute, `ramps` the relative rises a second of the last day, a minute each. `heard_at` is when any gateway
-    was last heard in time.
+    of the last minute, `wanted` (moment, pods) those of the last five that nothing since has reached, `sizes`
+    (moment, size) since each change in the last minute, `ramps` the relative rises a second of the last day, a
+    minute each. `heard_at` is when any gateway was last heard in time.
     """
 
     leader_since: float | None = None
