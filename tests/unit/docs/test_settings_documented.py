@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
+from copydesk.autoscaler.settings import AutoscalerSettings
 from copydesk.common.settings import ServiceSettings
 from copydesk.eds.settings import EdsSettings
 from copydesk.gateway.settings import GatewaySettings
@@ -27,7 +28,7 @@ def shown(default: object) -> str:
     return f"`{default.value if isinstance(default, enum.Enum) else default}`"
 
 
-@pytest.mark.parametrize("settings", [GatewaySettings, EdsSettings, InferenceSettings])
+@pytest.mark.parametrize("settings", [GatewaySettings, EdsSettings, AutoscalerSettings, InferenceSettings])
 def test_each_setting_stands_in_the_table_of_its_service(settings: type[ServiceSettings]) -> None:
     _, _, section = PAGE.read_text().partition(f"`{settings.model_config['env_prefix']}<KEY>`")
     table = section.partition("\n### ")[0].splitlines()
