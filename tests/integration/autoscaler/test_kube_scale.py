@@ -61,19 +61,20 @@ async def test_a_resize_writes_the_size_and_the_epoch_and_nothing_else(
     assert "copydesk-autoscaler" in {each["manager"] for each in after["metadata"]["managedFields"]}
 
 
-async def test_a_stateful_set_is_sized_the_same_way_with_the_same_rights_to_it(
-    kube: KubeSpace, api: GatedApi
+@pytest.mark.parametrize("kind", [Kind.STATEFUL_SET, Kind.REPLICA_SET])
+async def test_other_kinds_are_sized_in_the_same_way_with_the_same_rights_to_them(
+    kube: KubeSpace, api: GatedApi, kind: Kind
 ) -> None:
-    kube.create(workload_json(2, name="chat", kind="StatefulSet"))
+    kube.create(workload_json(2, name="chat", kind=kind.value))
     role = kube.get("Role", ACCOUNT)
     rules = [rule for rule in role["rules"] if rule["apiGroups"] == ["apps"]]
     for rule in rules:
-        resources = [resource.replace("deployments", "statefulsets") for resource in rule["resources"]]
+        resources = [resource.replace("deployments", kind.plural) for resource in rule["resources"]]
         role["rules"].append({**rule, "resources": resources, "resourceNames": ["chat"]})
     kube.put(role)
-    target = Target(kube.name, Kind.STATEFUL_SET, "chat")
+    target = Target(kube.name, kind, "chat")
     assert await KubernetesActuator(api, {"chat": target}).resize("chat", 3, OLD) == 3
-    written = kube.get("StatefulSet", "chat")
+    written = kube.get(kind.value, "chat")
     assert (written["spec"]["replicas"], written["metadata"]["annotations"]) == (3, {EPOCH: str(OLD)})
 
 

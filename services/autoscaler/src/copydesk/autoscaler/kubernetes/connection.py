@@ -44,10 +44,9 @@ def connect(place: Place, models: Mapping[str, Named]) -> tuple[Actuator, Leader
         TargetError: What to scale for a model is not named.
     """
     config = find_config(place.config)
-    api = Api(config)
-    home = place.namespace or api.namespace
+    home = place.namespace or config.namespace
     targets = {model: read_target(model, one.workload, one.namespace or home) for model, one in models.items()}
     # Another run is another candidate: it must not take a term of its predecessor's for its own.
     identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
     leadership = LeaseLeadership(Api(config), Candidacy(home, place.lease, identity, place.lease_seconds))
-    return KubernetesActuator(api, targets, leadership.surpass), leadership
+    return KubernetesActuator(Api(config), targets, leadership.surpass), leadership
