@@ -3,6 +3,8 @@
 PODS ?= 2
 PORT ?= 8080
 MODEL ?=
+# MIN:MAX, for as many pods as the load asks for, instead of PODS.
+AUTOSCALE ?=
 PYTEST_ARGS ?=
 # Files of tests at a time. Most tests wait for processes, of which they have several: more than two would only be in
 # each other's way.
@@ -37,13 +39,14 @@ TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(i
 help: ## List the targets
 	@echo "Copydesk. Targets:"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
-	@echo "Variables: PODS=$(PODS) PORT=$(PORT) MODEL=DIR PYTEST_ARGS=... TORCH_PIP_ARGS=..."
+	@echo "Variables: PODS=$(PODS) AUTOSCALE=MIN:MAX PORT=$(PORT) MODEL=DIR PYTEST_ARGS=... TORCH_PIP_ARGS=..."
 	@echo "Without a GPU: TORCH_PIP_ARGS=\"--index-url https://download.pytorch.org/whl/cpu\" saves gigabytes."
 
 setup: $(SETUP) ## Make .venv and install everything into it (the first time takes minutes)
 
 run: $(SETUP) ## Start a fleet on 127.0.0.1:$PORT, show three corrections, serve until Ctrl-C
-	@exec $(BIN)/copydesk up --show --pods $(PODS) --port $(PORT) $(if $(MODEL),--model "$(MODEL)")
+	@exec $(BIN)/copydesk up --show $(if $(AUTOSCALE),--autoscale $(AUTOSCALE),--pods $(PODS)) --port $(PORT) \
+	  $(if $(MODEL),--model "$(MODEL)")
 
 demo: $(SETUP) ## Start a fleet on free ports, correct a few sentences, stop it
 	@exec $(BIN)/copydesk demo --pods $(PODS) $(if $(MODEL),--model "$(MODEL)")
