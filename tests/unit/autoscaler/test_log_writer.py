@@ -137,13 +137,14 @@ def test_a_tail_shows_what_is_appended_across_a_move(tmp_path: Path) -> None:
 
 def test_what_is_published_says_as_much_as_the_log() -> None:
     one = entry(1, observed=Outcome(seconds=2.0, shed=4), virtual=Virtual(ready=2, work=3.5), slo_ms=1000.0)
-    assert heard(message_of(one)) == one
-    assert message_of(one, "image").image == ""
-    assert message_of(entry(2, replicas=4), "image").image == "image"
+    assert heard(message_of(one, one.time)) == one
+    assert message_of(one, 5.0, "image").image == ""
+    assert message_of(entry(2, replicas=4), 5.0, "image").image == "image"
 
 
 def test_a_message_with_other_inputs_is_understood_as_far_as_it_goes() -> None:
     message = msgspec.structs.replace(
-        message_of(entry(1)), inputs={"size": "many", "observed": [1], "virtual": {"ready": -1.5}, "slo_ms": "x"}
+        message_of(entry(1), entry(1).time),
+        inputs={"size": "many", "observed": [1], "virtual": {"ready": -1.5}, "slo_ms": "x"},
     )
     assert heard(message) == entry(1, inputs={"size": "many"})

@@ -184,7 +184,7 @@ def test_a_step_of_a_gateways_clock_costs_one_report_at_most(observer: Observer,
 def test_a_gateway_that_says_good_bye_is_gone_and_what_it_had_done_counts(observer: Observer) -> None:
     observer.on_demand(demand(1, completed=10), 1.0)
     observer.outcome(1.0)
-    observer.on_demand(demand(2, completed=14, closing=True), 2.0)
+    observer.on_demand(demand(2, completed=14, closing=True, interval_s=0.0), 2.0)
     assert observer.observe(1, 2.0).gateways == ()
     assert observer.outcome(2.0).completed == 4
     assert observer.on_demand(demand(3), 2.1) is Dropped.OLD
@@ -220,7 +220,7 @@ HOSTILE: list[dict[str, Any]] = [
     {"in_flight": 1e300},
     {"queued": math.inf},
     {"queued": math.nan},
-    {"interval_s": 0.0},
+    {"interval_s": -1.0},
     {"interval_s": math.nan},
     {"interval_s": 1e9},
     {"sent_at": math.nan},

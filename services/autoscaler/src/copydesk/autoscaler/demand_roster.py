@@ -31,6 +31,8 @@ WINDOW_S = 3.0
 LARGEST = 1e9
 LARGEST_TOTAL = 2**53
 LONGEST_INTERVAL_S = 60.0
+SHORTEST_S = 0.1
+"""A good-bye may follow the last report at once; refusals are not taken to have come within less than this."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class DemandRoster:
         mark = _Mark(now, report.latency.counts, report.latency.at_pods_s)
         shed = 0.0
         if 0.0 <= report.sent_at - report.started_at <= 2.0 * report.interval_s:
-            shed = report.shed / report.interval_s
+            shed = report.shed / max(SHORTEST_S, report.interval_s)
             self._count(report, None)
         demand = GatewayDemand(report.gateway, now, report.in_flight, report.queued, shed)
         self._known[report.gateway] = _Gateway(report, now, now - report.sent_at, mark, mark, demand)
@@ -143,7 +145,7 @@ class DemandRoster:
         self._count(report, known.report)
         steps = report.sequence - known.report.sequence
         elapsed = report.interval_s if steps == 1 else max(report.interval_s, now - known.heard_at)
-        shed = max(0, report.shed - known.report.shed) / elapsed
+        shed = max(0, report.shed - known.report.shed) / max(SHORTEST_S, elapsed)
         if now - known.newer.at >= WINDOW_S:
             last = known.report.latency
             known.older, known.newer = known.newer, _Mark(known.heard_at, last.counts, last.at_pods_s)
@@ -196,7 +198,7 @@ def _makes_sense(report: DemandReport) -> bool:
         and all(0 <= total < LARGEST_TOTAL for total in totals)
         and all(0.0 <= amount < LARGEST for amount in amounts[:2])
         and all(0.0 <= amount < math.inf for amount in amounts[2:])
-        and 0.0 < report.interval_s <= LONGEST_INTERVAL_S
+        and 0.0 <= report.interval_s <= LONGEST_INTERVAL_S
         and abs(report.sent_at) < LARGEST_TOTAL
         and abs(report.started_at) < LARGEST_TOTAL
     )

@@ -80,14 +80,17 @@ def entry_of(
     )
 
 
-def message_of(entry: Entry, image: str = "") -> ScaleDecision:
-    """Return what is published of it; the image only where nodes will need it."""
+def message_of(entry: Entry, sent_at: float, image: str = "") -> ScaleDecision:
+    """Return what is published of it at `sent_at`, by the wall clock; the image only where nodes will need it.
+
+    Receivers judge by their own wall clock how old it is, and that of this machine may have been set since the start.
+    """
     inputs = {**entry.inputs, OBSERVED: msgspec.to_builtins(entry.observed), "slo_ms": entry.slo_ms}
     if entry.virtual is not None:
         inputs[VIRTUAL] = msgspec.to_builtins(entry.virtual)
     return ScaleDecision(
         model=entry.model,
-        sent_at=entry.time,
+        sent_at=sent_at,
         replicas=entry.replicas,
         reason=entry.reason,
         epoch=entry.epoch,

@@ -281,9 +281,9 @@ class Service:
     def _publish(self, pilot: Pilot, turn: Turn) -> None:
         model = pilot.plan.model
         subject = shadow_subject(model) if pilot.name == DRY else scale_subject(model)
-        self._bus.publish(subject, message_of(turn.live, pilot.plan.image))
+        self._bus.publish(subject, message_of(turn.live, time.time(), pilot.plan.image))
         if turn.shadow is not None:
-            self._bus.publish(shadow_subject(model), message_of(turn.shadow))
+            self._bus.publish(shadow_subject(model), message_of(turn.shadow, time.time()))
         if turn.decision.change:
             _log.info(
                 "scale", model=model, size=turn.live.size, replicas=turn.live.replicas, reason=turn.live.reason
