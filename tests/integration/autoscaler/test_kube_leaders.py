@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -47,6 +48,9 @@ LEASE = "copydesk-autoscaler"
 LEASE_S = 2
 SLOTS = 10
 HONEST, DEAF = "copydesk.autoscaler", "tests.fixtures.autoscaler_replica"
+
+# Processes start slowly where many do.
+patiently = partial(until, timeout=60.0)
 
 
 @dataclass
@@ -87,7 +91,7 @@ async def history(kube: KubeSpace, tmp_path: Path) -> AsyncIterator[History]:
     token = kube.server.admin.headers["Authorization"].removeprefix("Bearer ")
     api, history = Api(find_config(kube.config(tmp_path / "admin", token=token))), History()
     task = asyncio.create_task(history.follow(api, kube.name))
-    await until(lambda: history.size == 4)
+    await patiently(lambda: history.size == 4)
     yield history
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -220,17 +224,17 @@ async def test_when_the_leader_is_killed_in_a_ramp_the_other_goes_on_and_nobody_
     kube: KubeSpace, history: History, traffic: Traffic, start: Start
 ) -> None:
     async with start("first") as first:
-        await until(lambda: first.count("leading") == 1)
+        await patiently(lambda: first.count("leading") == 1)
         async with start("second") as second:
-            await until(lambda: second.decides() and history.size >= 6)
+            await patiently(lambda: second.decides() and history.size >= 6)
             old, size = history.epoch, history.size
             assert old == lease_epoch(kube)
             first.process.kill()
-            await until(lambda: history.epoch > old and history.size > size)
+            await patiently(lambda: history.epoch > old and history.size > size)
             assert second.count("leading") == 1
             # The ramp is over. A leader that young shrinks nothing, however little there is to do.
             traffic.in_flight, traffic.rise = 1.0, 0.0
-            await until(lambda: [d.rule for d in traffic.decisions[-10:]] == ["hold_new_leader"] * 10)
+            await patiently(lambda: [d.rule for d in traffic.decisions[-10:]] == ["hold_new_leader"] * 10)
             assert history.never_went_back()
             assert history.size == replicas_of(kube)
 
@@ -239,15 +243,15 @@ async def test_a_leader_that_was_paused_in_a_ramp_and_wakes_up_does_not_resize_o
     history: History, traffic: Traffic, start: Start
 ) -> None:
     async with start("first") as first:
-        await until(lambda: first.count("leading") == 1)
+        await patiently(lambda: first.count("leading") == 1)
         async with start("second") as second:
-            await until(lambda: second.decides() and history.size >= 6)
+            await patiently(lambda: second.decides() and history.size >= 6)
             old, size = history.epoch, history.size
             first.process.send_signal(signal.SIGSTOP)
-            await until(lambda: history.epoch > old and history.size > size)
+            await patiently(lambda: history.epoch > old and history.size > size)
             first.process.send_signal(signal.SIGCONT)
             size, traffic.in_flight = history.size, 5.0 * traffic.in_flight
-            await until(lambda: first.count("standing_by") == 1 and history.size > size)
+            await patiently(lambda: first.count("standing_by") == 1 and history.size > size)
             assert first.count("actuator_failed", "newer leader") == 0
             assert history.never_went_back()
 
@@ -256,17 +260,17 @@ async def test_a_leader_that_does_not_hear_of_the_end_of_its_term_is_refused_by_
     history: History, traffic: Traffic, start: Start
 ) -> None:
     async with start("first", DEAF) as first:
-        await until(lambda: first.count("leading") == 1)
+        await patiently(lambda: first.count("leading") == 1)
         async with start("second") as second:
-            await until(lambda: second.decides() and history.size >= 6)
+            await patiently(lambda: second.decides() and history.size >= 6)
             old = history.epoch
             first.process.send_signal(signal.SIGSTOP)
-            await until(lambda: history.epoch > old)
+            await patiently(lambda: history.epoch > old)
         # The successor has marked the Deployment and died; nobody holds the paused one back but the mark.
         versions = len(history.readings)
         first.process.send_signal(signal.SIGCONT)
         traffic.in_flight *= 10.0
-        await until(lambda: first.count("actuator_failed", "newer leader") == 1)
+        await patiently(lambda: first.count("actuator_failed", "newer leader") == 1)
         assert old not in [reading.epoch for reading in history.readings[versions:]]
         assert history.never_went_back()
 
@@ -283,12 +287,12 @@ async def test_an_epoch_that_no_lease_can_reach_is_surpassed_and_scaling_goes_on
     actuator, leadership = connect(place, {MODEL: Named()})
     loop = asyncio.get_running_loop()
     await leadership.start()
-    await until(lambda: leadership.is_leader(loop.time()))
+    await patiently(lambda: leadership.is_leader(loop.time()))
     with pytest.raises(ActuatorError) as caught:
         await actuator.resize(MODEL, 9, leadership.epoch)
     assert caught.value.fenced
     assert not leadership.is_leader(loop.time())
-    await until(lambda: leadership.is_leader(loop.time()))
+    await patiently(lambda: leadership.is_leader(loop.time()))
     assert leadership.epoch > ahead
     assert await actuator.resize(MODEL, 9, leadership.epoch) == 9
     await leadership.close()
