@@ -31,28 +31,29 @@ async def fly(
     *,
     start: float | None = None,
     grace: float = 60.0,
+    flights: list[Flight] | None = None,
 ) -> list[Sample]:
     """Send request `indices[i]` at `start + offsets[i]` for every i, and return what became of each.
 
     Nothing limits how many are in flight: as in life, the next user does not wait for the last one's answer.
     Moments are kept by the event loop's clock (`start` is one of its times, now if None), to about a millisecond;
     samples say how late the generator was. Requests unanswered `grace` seconds after the last one was due are
-    cancelled and count as failed.
+    cancelled and count as failed. `flights` gets each request as it is sent, to be watched meanwhile, and to tell
+    what had become of them should this be cancelled.
     """
     loop = asyncio.get_running_loop()
     begin = loop.time() if start is None else start
-    flights: list[_Flight] = []
-    tasks: list[asyncio.Task[Sample]] = []
+    flights = [] if flights is None else flights
+    tasks: list[asyncio.Task[None]] = []
     try:
         for index, offset in zip(indices, offsets, strict=False):
-            flight = _Flight(begin + offset)
+            flight = Flight(begin + offset)
             await asyncio.sleep(max(0.0, flight.planned - loop.time()))
             flights.append(flight)
             tasks.append(asyncio.create_task(flight.fly(send, index)))
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
-        pairs = zip(tasks, flights, strict=True)
-        return [task.result() if task.done() else flight.cut_off() for task, flight in pairs]
+        return [flight.landed() for flight in flights]
     finally:
         await _cancel(tasks)
 
@@ -74,13 +75,15 @@ async def run_closed(requests: int, send: Send, *, concurrency: int) -> Report:
 
 
 @dataclass(slots=True)
-class _Flight:
-    """A request under way; both moments in seconds of the loop's clock."""
+class Flight:
+    """A request under way; both moments in seconds of the loop's clock. `sample` is there once it is over."""
 
     planned: float
     sent: float = math.nan
+    sample: Sample | None = None
 
-    async def fly(self, send: Send, index: int) -> Sample:
+    async def fly(self, send: Send, index: int) -> None:
+        """Send the request, and keep what becomes of it."""
         clock = asyncio.get_running_loop().time
         self.sent = clock()
         failure: RequestFailedError | None = None
@@ -90,9 +93,12 @@ class _Flight:
             failure = error
         except Exception as error:  # a failure of a kind the sender does not know still belongs in the report
             failure = RequestFailedError(type(error).__name__, str(error))
-        return Sample(self.planned, self.sent, clock(), failure)
+        self.sample = Sample(self.planned, self.sent, clock(), failure)
 
-    def cut_off(self) -> Sample:
+    def landed(self) -> Sample:
+        """Return what became of it; without an answer by now, that it failed."""
+        if self.sample is not None:
+            return self.sample
         now = asyncio.get_running_loop().time()
         failure = RequestFailedError(UNFINISHED, "no answer when the run ended")
         return Sample(self.planned, now if math.isnan(self.sent) else self.sent, now, failure)
@@ -100,10 +106,12 @@ class _Flight:
 
 async def _one_user(send: Send, indices: Iterator[int], samples: list[Sample]) -> None:
     for index in indices:
-        samples.append(await _Flight(asyncio.get_running_loop().time()).fly(send, index))
+        flight = Flight(asyncio.get_running_loop().time())
+        await flight.fly(send, index)
+        samples.append(flight.landed())
 
 
-async def _cancel(tasks: Iterable[asyncio.Task[Sample]]) -> None:
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

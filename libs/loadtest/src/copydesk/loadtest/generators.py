@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.client import Target
 from copydesk.loadtest.sample import Sample
-from copydesk.loadtest.wire import Assignment, Outcomes, frame, receive
+from copydesk.loadtest.tally import Tally, Watch
+from copydesk.loadtest.wire import Assignment, Outcomes, Stop, frame, read_told, receive
 
 LEAD_S = 0.03
 """Between telling the processes of a plan and its start; longer by `LEAD_S_A_REQUEST` for each request in it."""
@@ -60,20 +61,66 @@ class Generators:
         Raises:
             GeneratorError: A process ended by itself.
         """
+        samples, _ = await self._fly(offsets, processes, grace, None, lambda tally: True)
+        return samples
+
+    async def fly_while(
+        self,
+        offsets: Sequence[float],
+        watch: Watch,
+        promising: Callable[[Tally], bool],
+        *,
+        processes: int = 1,
+        grace: float = 60.0,
+    ) -> tuple[list[Sample], float | None]:
+        """Do as `fly` does until `promising` is false of what is known; then end it.
+
+        Returns the samples, and None or up to which second each request's fate was known when it was ended: what
+        was due after that may have been cut off before its time.
+
+        Raises:
+            GeneratorError: A process ended by itself.
+        """
+        return await self._fly(offsets, processes, grace, watch, promising)
+
+    async def _fly(
+        self,
+        offsets: Sequence[float],
+        processes: int,
+        grace: float,
+        watch: Watch | None,
+        promising: Callable[[Tally], bool],
+    ) -> tuple[list[Sample], float | None]:
         await self._grow(processes)
-        start = asyncio.get_running_loop().time() + LEAD_S + LEAD_S_A_REQUEST * len(offsets)
+        loop = asyncio.get_running_loop()
+        start = loop.time() + LEAD_S + LEAD_S_A_REQUEST * len(offsets)
         first, self._sent = self._sent, self._sent + len(offsets)
-        shares = [
-            Assignment(
-                start=start, offsets=tuple(offsets[i::processes]), first=first + i, step=processes, grace=grace
+        tallies = [Tally()] * processes
+        ended: float | None = None
+
+        async def carry_out(i: int) -> Outcomes:
+            nonlocal ended
+            share = Assignment(
+                start=start,
+                offsets=tuple(offsets[i::processes]),
+                first=first + i,
+                step=processes,
+                grace=grace,
+                watch=watch,
             )
-            for i in range(processes)
-        ]
-        pairs = zip(self._processes, shares, strict=False)
-        parts = await asyncio.gather(*(_assign(process, share) for process, share in pairs))
+            await _tell(self._processes[i], frame(share))
+            while isinstance(told := await _told(self._processes[i]), Tally):
+                tallies[i] = told
+                if ended is None and watch is not None and not promising(Tally.sum(tallies)):
+                    ended = loop.time() - start - watch.slo_s
+                    for process in self._processes[:processes]:
+                        await _tell(process, frame(Stop()))
+            return told
+
+        parts = await asyncio.gather(*(carry_out(i) for i in range(processes)))
         samples = [sample for part in parts for sample in part.samples(start)]
         samples.sort(key=lambda sample: sample.planned)
-        return samples
+        return samples, ended
 
     async def _grow(self, processes: int) -> None:
         while len(self._processes) < processes:
@@ -87,16 +134,16 @@ class Generators:
             self._processes.append(process)
             await _tell(process, frame(self._target))
             # Its first plan shall not start before it has: an empty one shows that it listens.
-            await _assign(process, Assignment(start=0.0, offsets=(), first=0, step=1, grace=0.0))
+            await _tell(process, frame(Assignment(start=0.0, offsets=(), first=0, step=1, grace=0.0)))
+            await _told(process)
 
 
-async def _assign(process: asyncio.subprocess.Process, share: Assignment) -> Outcomes:
-    await _tell(process, frame(share))
+async def _told(process: asyncio.subprocess.Process) -> Outcomes | Tally:
     assert process.stdout is not None
-    outcomes = await receive(process.stdout, Outcomes)
-    if outcomes is None:
+    told = await receive(process.stdout, read_told)
+    if told is None:
         raise GeneratorError(await process.wait())
-    return outcomes
+    return told
 
 
 async def _tell(process: asyncio.subprocess.Process, message: bytes) -> None:

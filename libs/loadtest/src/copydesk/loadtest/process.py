@@ -12,23 +12,31 @@ import os
 import signal
 import sys
 
-from copydesk.loadtest.client import Client, Target, allow_many_connections
-from copydesk.loadtest.generator import fly
-from copydesk.loadtest.wire import Assignment, Outcomes, frame, receive
+from copydesk.loadtest.client import Client, allow_many_connections
+from copydesk.loadtest.generator import Flight, fly
+from copydesk.loadtest.sample import Sample
+from copydesk.loadtest.tally import Counter, Watch
+from copydesk.loadtest.wire import Assignment, Outcomes, Stop, frame, read_order, read_target, receive
 
 NICENESS = -10
-"""Where that is allowed: the schedule is to be kept while the fleet beside it takes all there is of the cores."""
+TELL_S = 0.25
+"""How often a process tells what it counts, in seconds."""
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Read the target, then carry out assignments one after another until the input ends."""
-    target = await receive(reader, Target)
+    target = await receive(reader, read_target)
     if target is None:
         return
     client = Client(target)
     underway: asyncio.Task[None] | None = None
-    while (assignment := await receive(reader, Assignment)) is not None:
-        underway = asyncio.create_task(_carry_out(assignment, client, writer))
+    stop = asyncio.Event()
+    while (order := await receive(reader, read_order)) is not None:
+        if isinstance(order, Stop):
+            stop.set()
+            continue
+        stop = asyncio.Event()
+        underway = asyncio.create_task(_carry_out(order, client, writer, stop))
     if underway is not None:
         underway.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -36,19 +44,50 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     client.close()
 
 
-async def _carry_out(assignment: Assignment, client: Client, writer: asyncio.StreamWriter) -> None:
+async def _carry_out(
+    assignment: Assignment, client: Client, writer: asyncio.StreamWriter, stop: asyncio.Event
+) -> None:
     count = len(assignment.offsets)
     indices = range(assignment.first, assignment.first + count * assignment.step, assignment.step)
+    flights: list[Flight] = []
     gc.collect()
     gc.disable()  # a collection of many live requests takes longer than the schedule allows
     try:
-        samples = await fly(
-            assignment.offsets, client.send, indices, start=assignment.start, grace=assignment.grace
-        )
+        async with asyncio.TaskGroup() as group:
+            flying = group.create_task(
+                fly(
+                    assignment.offsets,
+                    client.send,
+                    indices,
+                    start=assignment.start,
+                    grace=assignment.grace,
+                    flights=flights,
+                )
+            )
+            ending = group.create_task(_cancel_at(stop, flying))
+            if assignment.watch is not None:
+                telling = group.create_task(_tell(flights, assignment.start, assignment.watch, writer))
+                flying.add_done_callback(lambda _: telling.cancel())
+            flying.add_done_callback(lambda _: ending.cancel())
     finally:
         gc.enable()
-    writer.write(frame(Outcomes.of(samples)))
+    writer.write(frame(Outcomes.of([flight.landed() for flight in flights])))
     await writer.drain()
+
+
+async def _cancel_at(stop: asyncio.Event, flying: asyncio.Task[list[Sample]]) -> None:
+    await stop.wait()
+    flying.cancel()
+
+
+async def _tell(flights: list[Flight], start: float, watch: Watch, writer: asyncio.StreamWriter) -> None:
+    """Tell what is known of the flights so far, again and again."""
+    clock, counter = asyncio.get_running_loop().time, Counter(flights, start, watch)
+    await asyncio.sleep(max(0.0, start + watch.begin - clock()))
+    while True:
+        await asyncio.sleep(TELL_S)
+        writer.write(frame(counter.count(clock())))
+        await writer.drain()
 
 
 async def _over_standard_streams() -> None:
@@ -59,14 +98,26 @@ async def _over_standard_streams() -> None:
     await serve(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
+def _take_precedence() -> None:
+    """Run before what does not keep a schedule, as far as that is allowed.
+
+    The fleet beside it may take all there is of the cores. A process of the real-time class is run when its timer
+    is due; one that is merely nice to the others waits for the end of their turns, which is milliseconds.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+
+
 def main() -> None:
     """Be a generator process."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group; the command decides what it means
     allow_many_connections()
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+    _take_precedence()
     asyncio.run(_over_standard_streams())
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from copydesk.loadtest.client import Target
 from copydesk.loadtest.sample import RequestFailedError, Sample
+from copydesk.loadtest.tally import Tally, Watch
 
 _LENGTH = struct.Struct("!I")
 _encode = msgspec.msgpack.Encoder().encode
 _T = TypeVar("_T")
 
 
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+class Assignment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A share of a plan: `offsets` from `start`, a time of CLOCK_MONOTONIC that all processes have in common.
 
-    The i-th request is number `first + i * step` of the target's. `grace` is in seconds.
+    The i-th request is number `first + i * step` of the target's. `grace` is in seconds. With a `watch`, the
+    process tells what it counts as it goes on.
     """
 
     start: float
@@ -28,6 +30,11 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     step: int
     grace: float
+    watch: Watch | None = None
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """End what is under way, and tell what became of it so far."""
 
 
 class FailureAt(msgspec.Struct, frozen=True, array_like=True):
@@ -38,7 +45,7 @@ class FailureAt(msgspec.Struct, frozen=True, array_like=True):
     message: str
 
 
-class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What became of an assignment: moments in the assignment's clock, one entry a request."""
 
     planned: tuple[float, ...]
@@ -70,16 +77,27 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-def frame(message: Target | Assignment | Outcomes) -> bytes:
+Order = Assignment | Stop
+"""What a process is told."""
+Told = Outcomes | Tally
+"""What a process tells."""
+
+
+def frame(message: Target | Order | Told) -> bytes:
     """Return a message as it goes over a stream."""
     body = _encode(message)
     return _LENGTH.pack(len(body)) + body
 
 
-async def receive(reader: asyncio.StreamReader, type_: type[_T]) -> _T | None:
+read_target = msgspec.msgpack.Decoder(Target).decode
+read_order = msgspec.msgpack.Decoder[Order](Order).decode
+read_told = msgspec.msgpack.Decoder[Told](Told).decode
+
+
+async def receive(reader: asyncio.StreamReader, read: Callable[[bytes], _T]) -> _T | None:
     """Return the next message, None at the end of the stream."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        return msgspec.msgpack.decode(await reader.readexactly(length), type=type_)
+        return read(await reader.readexactly(length))
     except asyncio.IncompleteReadError:
         return None
