@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -22,10 +26,10 @@ from copydesk.loadtest.client import Target, correction_bodies
 from copydesk.loadtest.examination import certify, examine
 from copydesk.loadtest.generators import Generators
 from copydesk.loadtest.ground import FleetGround, Scouted, Timing, batch_shapes
-from copydesk.loadtest.record import Record, Subject, read_record, write_record
-from copydesk.loadtest.search import Found, Scope
+from copydesk.loadtest.record import Record, RecordError, Subject, read_record, write_record
+from copydesk.loadtest.search import Found, Measure, Purpose, Scope
 from copydesk.loadtest.trial import Trial
-from copydesk.loadtest.verdict import Rules
+from copydesk.loadtest.verdict import Rules, Verdict, judge
 from tests.integration.loadtest.conftest import Slots, StartSlots
 
 DIGEST = "d" * 64
@@ -59,7 +63,7 @@ async def search(server: Slots) -> tuple[Record, Found]:
     target = Target(url=server.url, bodies=correction_bodies(["one", "two"]))
     async with Generators(target) as generators:
         begun = record(server.url)
-        ground = FleetGround(generators, begun.timing, slo_ms=500.0, shapes=batch_shapes(8))
+        ground = FleetGround(generators, begun.timing, begun.rules, shapes=batch_shapes(8))
         done, found = await examine(begun, ground, on_step=lambda step: None, on_trial=lambda *_: None)
     assert isinstance(found, Found)
     return done, found
@@ -92,14 +96,129 @@ def test_trials_against_a_server_end_in_a_certificate_that_the_command_shows(
 
     table = copydesk("capacity", "--show", str(output))
     assert table.exit_code == 0
-    assert table.stdout.startswith("40 requests/s at P99 < 30000 ms, 1 pod")
+    assert table.stdout.startswith("40 requests/s at P90 < 30000 ms, 1 pod")
     assert "the fleet may hold more" in table.stdout
+    assert "0 of 120 failed or were refused up to that rate" in " ".join(table.stdout.split())
+
+
+def test_a_certificate_that_cannot_be_written_is_printed_all_the_same(
+    start_slots: StartSlots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_slots(8, 5.0)
+    done, _ = asyncio.run(search(server))
+    write_record(done, tmp_path / "state.json")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("copydesk.loadtest.certificate.replace_file", full)
+    shown = copydesk(
+        *("capacity", "--url", server.url, "--resume", "--state", str(tmp_path / "state.json"), "--json"),
+        *("--hardware", "test", "--slo-ms", "30000", "--miss-percent", "10"),
+        *("--output", str(tmp_path / "capacity.json")),
+    )
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)["rate"] == 40.0
+    assert "capacity.json: No space left on device" in shown.stderr
+    assert "--resume certifies them again at once" in shown.stderr
+
+
+@pytest.mark.parametrize("option", ["--output", "--picture"])
+def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(option: str, tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "no" / "c.json", "there is no directory"), (tmp_path, "is a directory")):
+        refused = copydesk("capacity", "--url", "http://127.0.0.1:9", option, str(path))
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert reason in refused.stderr
+
+
+def test_trials_that_never_could_pass_are_refused_before_anything_is_measured() -> None:
+    for arguments, least in (((), 299), (("--miss-percent", "0.1"), 2995)):
+        refused = copydesk("capacity", "--url", "http://127.0.0.1:9", "--arrivals", "200", *arguments)
+        assert refused.exit_code == 2
+        assert f"--arrivals is 200, expected at least {least}" in refused.stderr
+
+
+def test_a_server_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), NothingHere) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            refused = copydesk("capacity", "--url", f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "no Copydesk gateway" in refused.stderr
+
+
+class NothingHere(BaseHTTPRequestHandler):
+    """A web server that knows nothing of corrections."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent."""
+
+
+def test_a_fleet_that_goes_away_ends_the_search_and_its_trial_is_not_believed(
+    start_slots: StartSlots, tmp_path: Path
+) -> None:
+    server = start_slots(8, 5.0)
+    state = tmp_path / "state.json"
+    arguments = ["capacity", "--url", server.url, "--state", str(state), "--slo-ms", "20000", "--start", "50"]
+    command = [sys.executable, "-c", IMPATIENT, *arguments, "--seconds", "30"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("trial 1:"):
+                break
+        os.kill(server.pid, signal.SIGKILL)
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert "the fleet does not answer a single request: connect" in said
+    assert "--resume goes on from them" in said
+    assert read_record(state).trials == ()
+
+
+IMPATIENT = """
+import sys
+from copydesk.cli.main import app
+from copydesk.loadtest import ground
+ground.SETTLE_S = 0.5
+app(sys.argv[1:])
+"""
+"""The command, that does not wait half a minute for a fleet to come back."""
+
+
+async def test_a_trial_that_cannot_pass_any_more_ends_at_once(start_slots: StartSlots) -> None:
+    server = start_slots(1, 50.0)
+    rules = Rules(slo_ms=300.0, late_ms=1e9)
+    async with Generators(Target(url=server.url, bodies=correction_bodies(["one"]))) as generators:
+        ground = FleetGround(generators, Timing(seconds=20.0, warm_s=0.2), rules)
+        # Three times what it can do: soon nearly all are slow, and five of a hundred are enough.
+        trial = await ground.trial(Measure(60.0, 1, 1, Purpose.DOUBLE), "seed")
+    assert trial.stopped
+    assert trial.seconds < 15
+    assert 60 <= trial.misses <= trial.arrivals < 1200
+    assert judge(trial, rules).verdict is Verdict.FAILED
+
+
+async def test_a_fleet_that_is_no_longer_the_same_ends_the_search(start_slots: StartSlots) -> None:
+    server = start_slots(8, 5.0)
+
+    async def changed() -> None:
+        raise RecordError("state.json", "another fleet")
+
+    async with Generators(Target(url=server.url, bodies=correction_bodies(["one"]))) as generators:
+        timing = Timing(seconds=0.2, arrivals=10, warm_s=0.1)
+        ground = FleetGround(generators, timing, Rules(slo_ms=20_000.0), check=changed)
+        with pytest.raises(RecordError, match="another fleet"):
+            await ground.trial(Measure(50.0, 1, 1, Purpose.DOUBLE), "seed")
 
 
 async def test_scouting_tells_the_latency_alone_and_the_rate_of_batches(start_slots: StartSlots) -> None:
     server = start_slots(4, 50.0)
     async with Generators(Target(url=server.url, bodies=correction_bodies(["one"]))) as generators:
-        ground = FleetGround(generators, Timing(), slo_ms=1000.0, shapes=(1, 2, 4))
+        ground = FleetGround(generators, Timing(), Rules(), shapes=(1, 2, 4))
         scouted = await ground.scout()
     assert 50.0 <= scouted.best_ms <= scouted.alone_ms
     # Four slots of 50 ms: never more than 80 a second, and with one at a time below 20.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable
 
@@ -12,6 +13,28 @@ from copydesk.loadtest.search import Measure
 from copydesk.loadtest.trial import Trial, weigh
 
 Service = Callable[[random.Random], float]
+
+
+def highest_rate(slots: int, service_s: float, slo_s: float, share: float) -> float:
+    """Return the rate at which the share of requests of M/M/c that take longer than the objective is `share`."""
+    low, high = 0.0, slots / service_s
+    for _ in range(60):
+        rate = (low + high) / 2.0
+        low, high = (rate, high) if _longer(slots, service_s, rate, slo_s) < share else (low, rate)
+    return low
+
+
+def _longer(slots: int, service_s: float, rate: float, time: float) -> float:
+    """P(waiting + service > time) of M/M/c, first come first served, from Erlang's C."""
+    load, blocked = rate * service_s, 1.0
+    for slot in range(1, slots + 1):
+        blocked = load * blocked / (slot + load * blocked)
+    waits = blocked / (1.0 - load / slots * (1.0 - blocked))
+    served, drained = 1.0 / service_s, slots / service_s - rate
+    if drained == served:
+        return (1.0 + waits * served * time) * math.exp(-served * time)
+    swift, slow = math.exp(-served * time), math.exp(-drained * time)
+    return (1.0 - waits) * swift + waits * (drained * swift - served * slow) / (drained - served)
 
 
 class QueueGround:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -23,10 +24,10 @@ from copydesk.loadtest.certificate import (
 from copydesk.loadtest.examination import certify, examine, scope_of
 from copydesk.loadtest.ground import Scouted, Timing, arrivals, batch_shapes
 from copydesk.loadtest.record import Record, RecordError, Subject, read_record, write_record
-from copydesk.loadtest.search import Found, Purpose
+from copydesk.loadtest.search import LONGEST, Found, Measure, Purpose
 from copydesk.loadtest.trial import Trial
 from copydesk.loadtest.verdict import Judgement, Rules, Verdict
-from tests.unit.loadtest.queue_server import QueueGround
+from tests.unit.loadtest.queue_server import QueueGround, highest_rate
 from tests.unit.loadtest.virtual_time import run_virtually
 
 RULES = Rules(slo_ms=200.0)
@@ -53,15 +54,35 @@ def searched(record: Record, ground: QueueGround) -> tuple[Record, Found]:
     return record, end
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_capacity_of_a_queue_is_found_near_what_theory_says(seed: int) -> None:
-    # M/M/4 with 20 ms of service: with 1 % of waits beyond what 200 ms leave, it holds about 93 % of its 200/s.
-    _, found = searched(fresh(seed=seed), QueueGround(4, exponential))
-    assert found.bounded_by == "fleet"
-    assert 165 < found.trial.rate < 196
-    assert found.low <= found.trial.rate
-    assert found.high is not None
-    assert found.high <= 215
+def test_the_queue_of_the_tests_is_that_of_the_theory() -> None:
+    rate = highest_rate(4, 0.02, 0.05, 0.15)
+    step = Measure(rate, LONGEST, 1, Purpose.CURVE)
+    trial = run_virtually(QueueGround(4, exponential, seconds=100.0, slo_ms=50.0).trial(step, "a"))
+    assert trial.arrivals > 50_000
+    assert trial.misses / trial.arrivals == pytest.approx(0.15, rel=0.12)
+
+
+def test_the_capacity_of_a_queue_is_found_near_what_theory_says_and_the_interval_holds_it() -> None:
+    true = highest_rate(4, 0.02, 0.2, 0.01)
+    answers = []
+    for seed in range(8):
+        _, found = searched(fresh(seed=seed), QueueGround(4, exponential))
+        assert found.bounded_by == "fleet"
+        assert found.trial.rate == pytest.approx(true, rel=0.08)
+        assert found.low <= true <= (found.high or math.inf)
+        answers.append(found.trial.rate)
+    assert sum(answers) / len(answers) == pytest.approx(true, rel=0.04)
+
+
+def test_the_certificate_tells_on_how_many_requests_it_rests() -> None:
+    record, found = searched(fresh(), QueueGround(4, exponential))
+    evidence = certify(record, found, 1.0).evidence
+    assert evidence is not None
+    assert (evidence.requests, evidence.misses) == (found.trial.arrivals, found.trial.misses)
+    assert found.trial.misses / found.trial.arrivals < evidence.miss_bound < RULES.slow_share
+    assert evidence.requests_up_to > evidence.requests
+    assert evidence.faults == 0
+    assert evidence.fault_bound == pytest.approx(3.0 / evidence.requests_up_to, rel=0.01)
 
 
 def test_a_search_that_was_interrupted_anywhere_ends_in_the_same_certificate() -> None:

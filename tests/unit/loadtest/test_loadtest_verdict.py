@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copydesk.loadtest import RequestFailedError, Sample
+from copydesk.loadtest.bounds import upper_bound
+from copydesk.loadtest.tally import Tally
 from copydesk.loadtest.trial import Trial, Window, weigh
-from copydesk.loadtest.verdict import Rules, Verdict, judge
+from copydesk.loadtest.verdict import Rules, Verdict, judge, least_arrivals, may_pass
 
 RULES = Rules()
 WINDOW = Window(1.0, 11.0)
@@ -78,8 +80,78 @@ def test_a_late_generator_makes_a_trial_invalid_whatever_else_it_shows() -> None
     assert judgement.reasons == ("requests were sent late (P99 6.0 ms)",)
 
 
-def test_a_rate_that_was_not_reached_does_not_pass() -> None:
-    assert judge(weighed(steady(rate=98.0), rate=100.0), RULES).verdict is Verdict.FAILED
+def test_a_rate_that_was_not_reached_says_nothing_of_the_fleet() -> None:
+    judgement = judge(weighed(steady(rate=98.0), rate=100.0), RULES)
+    assert judgement.verdict is Verdict.INVALID
+    assert judgement.reasons == ("98.0 a second were sent instead of 100.0",)
+    assert judge(weighed(steady(rate=99.5), rate=100.0), RULES).verdict is Verdict.PASSED
+
+
+def test_one_request_more_or_less_does_not_spoil_a_short_trial() -> None:
+    fifty = [Sample(index / 5, index / 5, index / 5 + 0.01) for index in range(60)]
+    assert judge(weighed(fifty[:-1], rate=5.0), Rules(slow_share=0.1)).verdict is Verdict.PASSED
+
+
+def test_it_takes_299_requests_for_one_percent_and_ten_times_as_many_for_a_tenth_of_it() -> None:
+    assert least_arrivals(RULES) == 299
+    assert least_arrivals(Rules(slow_share=0.001)) == 2995
+    assert least_arrivals(Rules(slow_share=0.1)) == 29
+    for share in (0.001, 0.01, 0.1):
+        least = least_arrivals(Rules(slow_share=share))
+        assert upper_bound(0, least) < share <= upper_bound(0, least - 1)
+
+
+@pytest.mark.parametrize(
+    ("tally", "going_on"),
+    [
+        (Tally(due=400, missed=0, late=0), True),
+        (Tally(due=400, missed=50, late=0), True),  # too many, and yet worth its place on the curve
+        (Tally(due=60, missed=51, late=0), False),
+        (Tally(due=400, missed=0, late=10), True),
+        (Tally(due=400, missed=0, late=11), False),
+    ],
+)
+def test_a_trial_goes_on_unless_it_cannot_pass_any_more(tally: Tally, going_on: bool) -> None:
+    assert may_pass(tally, 1000, RULES) is going_on
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(20, 3000), st.data(), st.sampled_from([0.001, 0.01, 0.1, 0.5]))
+def test_what_is_given_up_would_not_have_passed_whatever_came(
+    arrivals: int, data: st.DataObject, share: float
+) -> None:
+    rules = Rules(slow_share=share)
+    missed, late = data.draw(st.tuples(st.integers(0, arrivals), st.integers(0, arrivals)))
+    if may_pass(Tally(due=arrivals, missed=missed, late=late), arrivals, rules):
+        return
+    samples = [
+        Sample(i * 0.01, i * 0.01 + (0.005001 if i < late else 0.0), i * 0.01 + (2.0 if i < missed else 0.1))
+        for i in range(arrivals)
+    ]
+    window = Window(0.0, arrivals * 0.01)
+    best = weigh(samples, window, rate=100.0, slo_ms=1000.0, length=1, processes=1)
+    assert judge(best, rules).verdict in (Verdict.FAILED, Verdict.INVALID)
+
+
+def test_a_trial_that_was_stopped_is_weighed_up_to_where_everything_is_known() -> None:
+    cut = RequestFailedError("unfinished", "no answer when the run ended")
+    # Good for a second of the window, then nothing is answered; ended at second 6, with an objective of 1 s.
+    samples = [
+        Sample(due, due, due + 0.05) if due < 2.0 else Sample(due, due, 6.0, cut)
+        for due in (index / 100 for index in range(600))
+    ]
+    trial = weigh(samples, WINDOW, rate=100.0, slo_ms=1000.0, length=1, processes=1, until=5.0)
+    assert (trial.arrivals, trial.completed, trial.slow, trial.errors) == (400, 100, 300, 0)
+    assert (trial.seconds, trial.stopped) == (4.0, True)
+    judgement = judge(trial, RULES)
+    assert judgement.verdict is Verdict.FAILED
+    assert judgement.reasons == ("300 of the first 400 missed 1000 ms: stopped",)
+
+
+def test_a_trial_that_was_stopped_because_requests_were_late_is_invalid() -> None:
+    late = [Sample(s.planned, s.planned + 0.02, s.planned + 0.05) for s in steady()]
+    trial = weigh(late, WINDOW, rate=100.0, slo_ms=1000.0, length=1, processes=1, until=2.0)
+    assert judge(trial, RULES).verdict is Verdict.INVALID
 
 
 def test_a_trial_without_arrivals_says_nothing() -> None:

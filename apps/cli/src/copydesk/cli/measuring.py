@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from enum import StrEnum
+from math import ceil
 from pathlib import Path
 from typing import Annotated
 
@@ -45,8 +46,14 @@ def capacity(
     ] = 3.0,
     seconds: Annotated[float, typer.Option(min=0.2, max=3600, metavar="S", help="A trial's length.")] = 20.0,
     arrivals: Annotated[
-        int, typer.Option(min=30, max=1_000_000, metavar="N", help="Requests of a trial, at the least.")
-    ] = 500,
+        int | None,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            metavar="N",
+            help="Requests of a trial, at the least. (default: so many that five may miss, which is 500)",
+        ),
+    ] = None,
     warm_seconds: Annotated[
         float, typer.Option(min=0.1, max=600, metavar="S", help="Before each trial, at its rate.")
     ] = 3.0,
@@ -118,7 +125,9 @@ def capacity(
         url=url,
         model=model,
         rules=Rules(slo_ms=slo_ms, slow_share=miss_percent / 100.0),
-        timing=Timing(seconds=seconds, arrivals=arrivals, warm_s=warm_seconds),
+        timing=Timing(
+            seconds=seconds, arrivals=arrivals or max(100, ceil(500.0 / miss_percent)), warm_s=warm_seconds
+        ),
         precision=precision_percent / 100.0,
         start=start,
         max_rate=max_rate,

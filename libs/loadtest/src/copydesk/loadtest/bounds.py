@@ -15,30 +15,31 @@ _HALVINGS = 60
 """Of the interval in which a bound is looked for: down to the precision of a float."""
 
 
-def upper_bound(hits: int, trials: int, confidence: float = 0.95) -> float:
+def upper_bound(hits: float, trials: float, confidence: float = 0.95) -> float:
     """Return the one-sided upper bound of Clopper and Pearson (Biometrika 26, 1934) on a probability.
 
     It is exact: whatever the probability, the bound is below it in at most `1 - confidence` of all experiments.
     With no hits at all in 298 trials it is just above 1 %, so that 299 is the least that can show less than 1 %.
+    Neither needs to be whole: see `copydesk.loadtest.clusters`.
     """
     if trials <= 0 or hits >= trials:
         return 1.0
     return _beta_quantile(confidence, hits + 1.0, float(trials - hits))
 
 
-def lower_bound(hits: int, trials: int, confidence: float = 0.95) -> float:
+def lower_bound(hits: float, trials: float, confidence: float = 0.95) -> float:
     """Return the one-sided lower bound of Clopper and Pearson on a probability."""
     if trials <= 0 or hits <= 0:
         return 0.0
     return _beta_quantile(1.0 - confidence, float(hits), trials - hits + 1.0)
 
 
-def surely_below(share: float, hits: int, trials: int, confidence: float = 0.95) -> bool:
+def surely_below(share: float, hits: float, trials: float, confidence: float = 0.95) -> bool:
     """Say whether `upper_bound` is below `share`, without looking for it."""
     return 0 <= hits < trials and beta_share(share, hits + 1.0, float(trials - hits)) > confidence
 
 
-def surely_above(share: float, hits: int, trials: int, confidence: float = 0.95) -> bool:
+def surely_above(share: float, hits: float, trials: float, confidence: float = 0.95) -> bool:
     """Say whether `lower_bound` is above `share`, without looking for it."""
     return 0 < hits <= trials and beta_share(share, float(hits), trials - hits + 1.0) < 1.0 - confidence
 

@@ -56,6 +56,23 @@ class Interval(NamedTuple):
     high: float | None
 
 
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What a certificate rests on.
+
+    In the trial that confirmed the rate, `misses` of `requests` were not answered well within the objective, so
+    that their share is below `miss_bound` with 95 % confidence, were they independent. In all trials up to that
+    rate, of `requests_up_to` requests, `faults` were refused or failed; `fault_bound` is the same bound on their
+    share. It takes 30,000 requests without a fault to show that less than 0.01 % are.
+    """
+
+    requests: int
+    misses: int
+    miss_bound: float
+    requests_up_to: int
+    faults: int
+    fault_bound: float
+
+
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """One load that was measured: requests a second, the mean number in flight, and their latency."""
 
@@ -66,7 +83,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `pods` pods of a model held together, with P(latency > `slo_ms`) below 1 %.
+    """What `pods` pods of a model held together, with P(latency > `slo_ms`) below `miss_share`.
 
     `rate` is the maximum sustainable rate R* in requests a second, `interval` its 95 % confidence interval,
     `concurrency` the mean number of requests in flight at that rate, C*. All three, and `curve`, are those of the
@@ -93,6 +110,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     config: dict[str, str] = {}
     bounded_by: str = "fleet"
     url: str = ""
+    miss_share: float = 0.01
+    evidence: Evidence | None = None
 
     @property
     def rate_per_pod(self) -> float:
@@ -182,7 +201,8 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 def _fault(certificate: Certificate) -> str:
     """Say what cannot be in a certificate, "" if nothing."""
-    positive = {name: getattr(certificate, name) for name in ("slo_ms", "rate", "concurrency", "pods")}
+    names = ("slo_ms", "miss_share", "rate", "concurrency", "pods")
+    positive = {name: getattr(certificate, name) for name in names}
     for name, value in positive.items():
         if not (math.isfinite(value) and value > 0):
             return f"{name} is {value}, expected a finite number above 0"

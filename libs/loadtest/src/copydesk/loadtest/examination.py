@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from copydesk.loadtest.certificate import Certificate, CurvePoint, Interval
+from copydesk.loadtest.bounds import upper_bound
+from copydesk.loadtest.certificate import Certificate, CurvePoint, Evidence, Interval
 from copydesk.loadtest.ground import Ground, Scouted
 from copydesk.loadtest.record import Record
 from copydesk.loadtest.search import Found, Hopeless, Measure, Scope, next_step
@@ -63,12 +64,31 @@ def certify(record: Record, found: Found, made_at: float) -> Certificate:
         pods=subject.pods,
         url=subject.url,
         slo_ms=record.rules.slo_ms,
+        miss_share=record.rules.slow_share,
         rate=found.trial.rate,
         concurrency=found.trial.concurrency,
         interval=Interval(found.low, found.high),
         bounded_by=found.bounded_by,
         curve=curve_of(record, found),
+        evidence=evidence_of(record, found),
         made_at=made_at,
+    )
+
+
+def evidence_of(record: Record, found: Found) -> Evidence:
+    """Return what the answer rests on: the trial that confirmed it, and all up to its rate that say anything."""
+    rules, trial = record.rules, found.trial
+    up_to = [
+        one for one in record.trials if one.rate <= trial.rate and judge(one, rules).verdict is not Verdict.INVALID
+    ]
+    requests, faults = sum(one.arrivals for one in up_to), sum(one.shed + one.errors for one in up_to)
+    return Evidence(
+        requests=trial.arrivals,
+        misses=trial.misses,
+        miss_bound=upper_bound(trial.misses, trial.arrivals, rules.confidence),
+        requests_up_to=requests,
+        faults=faults,
+        fault_bound=upper_bound(faults, requests, rules.confidence),
     )
 
 

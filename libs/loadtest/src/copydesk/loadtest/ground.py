@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,13 +15,20 @@ from copydesk.loadtest.generators import Generators
 from copydesk.loadtest.plan import Plan
 from copydesk.loadtest.report import nearest_rank
 from copydesk.loadtest.sample import Sample
-from copydesk.loadtest.search import Measure
+from copydesk.loadtest.search import Measure, Purpose
+from copydesk.loadtest.tally import Tally, Watch
 from copydesk.loadtest.trial import Trial, Window, weigh
+from copydesk.loadtest.verdict import Rules, may_pass
 
 ALONE = 20
 """Requests one at a time, to learn how fast an idle fleet is."""
 SETTLE_S = 30.0
 """How long a fleet may take to come to rest after a trial that was too much for it."""
+CALM_S = 5.0
+"""Before what could not be sent in time is sent again: whatever else ran on the machine may be over."""
+
+Check = Callable[[], Awaitable[None]]
+"""Makes sure that the fleet is still the one that is measured, or raises."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +68,10 @@ class Ground(Protocol):
         ...
 
 
+async def _unchecked() -> None:
+    """Take the fleet for what it is."""
+
+
 class NoAnswerError(CopydeskError):
     """The fleet fails even one request at a time: `kind` and `message` are of its last failure."""
 
@@ -73,15 +84,25 @@ class NoAnswerError(CopydeskError):
 
 
 class FleetGround:
-    """The fleet that `generators` send to. `shapes` are the batches to warm, in requests at once."""
+    """The fleet that `generators` send to. `shapes` are the batches to warm, in requests at once.
+
+    `check` is asked after each trial, before its outcome is believed.
+    """
 
     def __init__(
-        self, generators: Generators, timing: Timing, *, slo_ms: float, shapes: Sequence[int] = (1,)
+        self,
+        generators: Generators,
+        timing: Timing,
+        rules: Rules,
+        *,
+        shapes: Sequence[int] = (1,),
+        check: Check = _unchecked,
     ) -> None:
         self._generators = generators
         self._timing = timing
-        self._slo_ms = slo_ms
+        self._rules = rules
         self._shapes = shapes
+        self._check = check
 
     async def scout(self) -> Scouted:
         """Warm every shape of batch, and learn how fast the fleet is alone and in batches.
@@ -99,20 +120,40 @@ class FleetGround:
         """Warm every shape of batch, then send Poisson arrivals at the rate of `step` and sum up what came of it.
 
         The load goes on for a moment after the part that counts, so that its last requests have company as well.
+        It ends at once when the trial cannot pass any more.
+
+        Raises:
+            NoAnswerError: The fleet does not even answer a single request, before or after it: what became of the
+                trial says nothing of its rate.
         """
+        if step.purpose in (Purpose.RESEND, Purpose.ONCE_MORE):
+            await asyncio.sleep(CALM_S)
         await self._warm()
         window = self._timing.window(step.rate, step.length)
         offsets = arrivals(step.rate, window, self._tail_s, random.Random(seed))
-        samples = await self._generators.fly(offsets, processes=step.processes, grace=self._grace_s)
+        due = sum(window.begin <= offset < window.end for offset in offsets)
+
+        def promising(tally: Tally) -> bool:
+            return may_pass(tally, due, self._rules)
+
+        samples, until = await self._generators.fly_while(
+            offsets, self._watch(window), promising, processes=step.processes, grace=self._grace_s
+        )
         await self._settle()
+        await self._check()
         return weigh(
             samples,
             window,
             rate=step.rate,
-            slo_ms=self._slo_ms,
+            slo_ms=self._rules.slo_ms,
             length=step.length,
             processes=step.processes,
+            until=until,
         )
+
+    def _watch(self, window: Window) -> Watch:
+        slo_s, late_s = self._rules.slo_ms / 1000.0, self._rules.late_ms / 1000.0
+        return Watch(begin=window.begin, end=window.end, slo_s=slo_s, late_s=late_s)
 
     def seconds(self, step: Measure) -> float:
         """Return about how long a trial takes, warming aside."""
@@ -120,15 +161,18 @@ class FleetGround:
 
     @property
     def _tail_s(self) -> float:
-        return min(self._slo_ms / 1000.0, 2.0)
+        return min(self._rules.slo_ms / 1000.0, 2.0)
 
     @property
     def _grace_s(self) -> float:
-        return 1.0 + 4.0 * self._slo_ms / 1000.0
+        return 1.0 + 4.0 * self._rules.slo_ms / 1000.0
 
     async def _warm(self) -> None:
         for shape in self._shapes:
-            await self._generators.fly([0.0] * shape, grace=SETTLE_S)
+            samples = await self._generators.fly([0.0] * shape, grace=SETTLE_S)
+            failures = [sample.failure for sample in samples if sample.failure is not None]
+            if len(failures) == shape:
+                raise NoAnswerError(failures[-1].kind, failures[-1].message)
 
     async def _batch(self, shape: int) -> float:
         samples = await self._generators.fly([0.0] * shape, grace=SETTLE_S)
@@ -142,14 +186,22 @@ class FleetGround:
         return sample
 
     async def _settle(self) -> None:
-        """Wait until the fleet answers promptly again: what was too much for it is still to be worked off."""
+        """Wait until the fleet answers promptly again: what was too much for it is still to be worked off.
+
+        Raises:
+            NoAnswerError: It does not come back.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + SETTLE_S
-        while loop.time() < end:
+        while True:
             (sample,) = await self._generators.fly([0.0], grace=SETTLE_S)
-            if sample.failure is None and 1000.0 * sample.latency < self._slo_ms:
+            if sample.failure is None and 1000.0 * sample.latency < self._rules.slo_ms:
                 return
+            if loop.time() >= end:
+                break
             await asyncio.sleep(0.2)
+        if sample.failure is not None:
+            raise NoAnswerError(sample.failure.kind, sample.failure.message)
 
 
 def arrivals(rate: float, window: Window, tail_s: float, rng: random.Random) -> tuple[float, ...]:

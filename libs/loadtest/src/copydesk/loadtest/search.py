@@ -5,9 +5,9 @@ log space, until they are 3 % apart; then try both ends once more, for longer. B
 trials, a search that was interrupted goes on from them as if nothing had happened.
 
 Chance is part of it. A trial that is undecided is repeated at twice the length, up to four times; the longest
-trial at a rate is its word, so that a longer one can take back what a shorter one said. No rate is tried twice
-at the same length unless the generator was late, and new rates keep a distance from all before them, so that
-every search ends.
+trial at a rate is its word, the last of them if there are several, so that a later one can take back what an
+earlier one said. An answer has passed twice, once in a trial that was held to confirm it. The trials at a rate are
+few, and new rates keep a distance from all before them, so that every search ends.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from dataclasses import dataclass
 
 import msgspec
 
+from copydesk.loadtest.interval import interval
 from copydesk.loadtest.trial import Trial
 from copydesk.loadtest.verdict import Judgement, Rules, Verdict, judge
 
 PLAIN, CONFIRMING, LONGEST = 1, 2, 4
 """Lengths of trials, in plain ones."""
+CONFIRMED = 2
+"""So often an answer has passed."""
 
-INVALID_ATTEMPTS = 2
-"""Trials with as many processes as there may be before a rate counts as one that cannot be sent."""
+INVALID_ATTEMPTS = 3
+"""Trials with as many processes as there may be before a rate counts as one that cannot be sent; the lowest of
+these is tried once more at the end, since what disturbed the generator may be over."""
 
 UNREACHABLE_RATES = 3
 """Rates, each half the one before, that cannot be sent before it is clear that slower is not the remedy."""
-
-INTERVAL_CONFIDENCE = 0.975
-"""Of each end of the interval; both together make 95 %."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ class Purpose(enum.Enum):
     RESEND = "repeating, for requests were late"
     CONFIRM = "confirming"
     CONFIRM_LIMIT = "confirming that more is too much"
+    ONCE_MORE = "trying again what could not be sent in time"
     CURVE = "curve"
 
 
@@ -100,10 +102,12 @@ class _Word(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """What is known of one rate, from all the trials at it."""
+    """What is known of one rate, from all the trials at it: of `passes`, one may have been luck."""
 
     word: _Word
     length: int
+    passes: int
+    spent: int
     last: Trial
     judgement: Judgement
 
@@ -126,9 +130,8 @@ def next_step(trials: Sequence[Trial], rules: Rules, scope: Scope) -> Measure | 
         return Measure(_tidy(min(2.0 * low, scope.limit)), PLAIN, processes, Purpose.DOUBLE)
     if above and min(above) > low * (1.0 + scope.precision):
         return Measure(_tidy(math.sqrt(low * min(above))), PLAIN, processes, Purpose.BISECT)
-    return _confirm(low, min(above, default=None), rates, processes, scope) or _finish(
-        trials, rates, low, min(above, default=None), rules, scope
-    )
+    high = min(above, default=None)
+    return _confirm(low, high, rates, processes, scope) or _found(trials, rates, low, high, rules)
 
 
 def known_rates(trials: Sequence[Trial], rules: Rules, scope: Scope) -> Mapping[float, _Rate]:
@@ -143,15 +146,16 @@ def _known(trials: Sequence[Trial], rules: Rules, scope: Scope) -> _Rate:
     """Sum up the trials at one rate: the last of the longest that are valid has the word."""
     judged = [(trial, judge(trial, rules)) for trial in trials]
     valid = [(trial, found) for trial, found in judged if found.verdict is not Verdict.INVALID]
+    passes = sum(found.verdict is Verdict.PASSED for _, found in valid)
+    spent = sum(found.verdict is Verdict.INVALID and t.processes >= scope.processes for t, found in judged)
     if judged[-1][1].verdict is Verdict.INVALID:
-        spent = sum(found.verdict is Verdict.INVALID and t.processes >= scope.processes for t, found in judged)
         word = _Word.UNREACHABLE if spent >= INVALID_ATTEMPTS else _Word.OPEN
-        return _Rate(word, judged[-1][0].length, *judged[-1])
+        return _Rate(word, judged[-1][0].length, passes, spent, *judged[-1])
     longest = max(trial.length for trial, _ in valid)
     trial, found = next((t, f) for t, f in reversed(valid) if t.length == longest)
     words = {Verdict.PASSED: _Word.PASSED, Verdict.FAILED: _Word.FAILED}
     open_or_failed = _Word.OPEN if longest < LONGEST else _Word.FAILED
-    return _Rate(words.get(found.verdict, open_or_failed), longest, trial, found)
+    return _Rate(words.get(found.verdict, open_or_failed), longest, passes, spent, trial, found)
 
 
 def _again(pending: _Rate, processes: int, scope: Scope) -> Measure:
@@ -173,10 +177,12 @@ def _lower(rates: Mapping[float, _Rate], processes: int, scope: Scope) -> Measur
 def _confirm(
     low: float, high: float | None, rates: Mapping[float, _Rate], processes: int, scope: Scope
 ) -> Measure | None:
-    if rates[low].length < CONFIRMING:
-        return Measure(low, CONFIRMING, processes, Purpose.CONFIRM)
+    if rates[low].passes < CONFIRMED:
+        return Measure(low, max(CONFIRMING, rates[low].length), processes, Purpose.CONFIRM)
     if high is not None and rates[high].length < CONFIRMING and rates[high].word is _Word.FAILED:
         return Measure(high, CONFIRMING, processes, Purpose.CONFIRM_LIMIT)
+    if high is not None and rates[high].word is _Word.UNREACHABLE and rates[high].spent == INVALID_ATTEMPTS:
+        return Measure(high, rates[high].last.length, processes, Purpose.ONCE_MORE)
     for fraction in sorted(scope.fractions):
         wanted = fraction * low
         if wanted >= scope.floor and not any(0.87 * wanted < rate < 1.15 * wanted for rate in rates):
@@ -184,25 +190,15 @@ def _confirm(
     return None
 
 
-def _finish(
-    trials: Sequence[Trial],
-    rates: Mapping[float, _Rate],
-    low: float,
-    high: float | None,
-    rules: Rules,
-    scope: Scope,
+def _found(
+    trials: Sequence[Trial], rates: Mapping[float, _Rate], low: float, high: float | None, rules: Rules
 ) -> Found:
     bounded_by = "fleet"
     if high is None:
         bounded_by = "limit"
     elif rates[high].word is _Word.UNREACHABLE:
         bounded_by = "generator"
-    strict = msgspec.structs.replace(rules, confidence=INTERVAL_CONFIDENCE)
-    verdicts = [(trial.rate, judge(trial, strict).verdict) for trial in trials]
-    holds = [rate for rate, verdict in verdicts if rate <= low and verdict is Verdict.PASSED]
-    fails = [rate for rate, verdict in verdicts if rate > low and verdict is Verdict.FAILED]
-    sure = (rate for rate in holds if rates[rate].word is _Word.PASSED)
-    return Found(rates[low].last, max(sure, default=0.0), min(fails, default=None), bounded_by)
+    return Found(rates[low].last, *interval(trials, low, rules), bounded_by)
 
 
 def _tidy(rate: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from copydesk.loadtest.clusters import design_effect
+from copydesk.loadtest.generator import UNFINISHED
 from copydesk.loadtest.report import nearest_rank
 from copydesk.loadtest.sample import Sample
 
@@ -18,6 +21,11 @@ SHED = ("http_429", "http_503")
 BUCKETS = 40
 """In how many pieces the number in flight is looked at: enough for a trend, each long enough to hold arrivals."""
 _LOOKS_A_BUCKET = 8
+_COMMON = 0.95
+"""The quantile of latency above which requests count as slow for `design_effect` where few miss the objective.
+
+How many of them a queue delays together depends little on the latency that is asked for, if it is a high one.
+"""
 
 
 class Window(NamedTuple):
@@ -40,7 +48,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     `shed` refused for want of room, and `errors` failed otherwise or had no answer at the end. `sent_rate` is
     what was really sent. Latency counts from when a request was due and is that of the good answers;
     `late_p99_ms` is how late requests were sent. `concurrency` is the mean number in flight, `in_flight` that of
-    each of `BUCKETS` pieces of the window.
+    each of `BUCKETS` pieces of the window. `design_effect` is how many slow requests come together (see
+    `copydesk.loadtest.clusters`).
+
+    A trial that could not pass any more was `stopped` early. Its figures are those of the time up to which the
+    fate of every request was known; `slow` are then also those which had no answer and had missed the objective.
     """
 
     rate: float
@@ -60,6 +72,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     p99_ms: float | None
     max_ms: float | None
     failures: dict[str, int] = {}
+    design_effect: float = 1.0
+    stopped: bool = False
 
     @property
     def misses(self) -> int:
@@ -68,15 +82,28 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def weigh(
-    samples: Sequence[Sample], window: Window, *, rate: float, slo_ms: float, length: int, processes: int
+    samples: Sequence[Sample],
+    window: Window,
+    *,
+    rate: float,
+    slo_ms: float,
+    length: int,
+    processes: int,
+    until: float | None = None,
 ) -> Trial:
-    """Sum up the `samples` of a run at `rate`, in seconds from its start, over `window`."""
+    """Sum up the `samples` of a run at `rate`, in seconds from its start, over `window`.
+
+    `until` is the second up to which it counts if it was stopped early.
+    """
+    if until is not None:
+        window = Window(window.begin, min(window.end, until))
     due = [sample for sample in samples if window.begin <= sample.planned < window.end]
     good = sorted(1000.0 * sample.latency for sample in due if sample.failure is None)
     failures = Counter(sample.failure.kind for sample in due if sample.failure is not None)
+    pending = failures.pop(UNFINISHED, 0) if until is not None else 0
     shed = sum(failures[kind] for kind in SHED)
     late = sorted(1000.0 * sample.lateness for sample in due)
-    sent = sum(window.begin <= sample.sent < window.end for sample in due)
+    sent = sum(window.begin <= sample.sent < window.end for sample in samples)
     p50, p99 = (nearest_rank(good, quantile) if good else None for quantile in (0.5, 0.99))
     return Trial(
         rate=rate,
@@ -85,7 +112,7 @@ def weigh(
         seconds=window.seconds,
         arrivals=len(due),
         completed=len(good),
-        slow=len(good) - bisect_right(good, slo_ms),
+        slow=len(good) - bisect_right(good, slo_ms) + pending,
         shed=shed,
         errors=failures.total() - shed,
         sent_rate=sent / window.seconds,
@@ -96,7 +123,17 @@ def weigh(
         p99_ms=p99,
         max_ms=good[-1] if good else None,
         failures=dict(failures.most_common()),
+        design_effect=_clustering(due, slo_ms),
+        stopped=until is not None,
     )
+
+
+def _clustering(due: Sequence[Sample], slo_ms: float) -> float:
+    latencies = [math.inf if sample.failure is not None else 1000.0 * sample.latency for sample in due]
+    if not latencies:
+        return 1.0
+    bound = min(slo_ms, nearest_rank(sorted(latencies), _COMMON))
+    return design_effect([latency > bound for latency in latencies])
 
 
 def in_flight(samples: Sequence[Sample], window: Window, buckets: int) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import msgspec
 
 from copydesk.loadtest.bounds import surely_above, surely_below
 from copydesk.loadtest.growth import growth_p_value
+from copydesk.loadtest.tally import Tally
 from copydesk.loadtest.trial import Trial
 
 
@@ -18,8 +20,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     `slo_ms` is the latency that at most the share `slow_share` of requests may exceed, to be shown with
     `confidence`; errors and refusals are to stay below `error_share`, completions at or above `completion` of
-    arrivals, the rate sent within `rate_tolerance` of the one wanted. The number in flight must not grow with a
-    p-value below `growth_p`. A generator whose P99 of lateness reaches `late_ms` says nothing of the fleet.
+    arrivals. The number in flight must not grow with a p-value below `growth_p`. A generator whose P99 of lateness
+    reaches `late_ms`, or whose rate is not within `rate_tolerance` of the one wanted, says nothing of the fleet.
     """
 
     slo_ms: float = 1000.0
@@ -64,19 +66,62 @@ class _Finding:
 _CHANCE = 20.0
 """A trend is certain once its p-value is so many times below the limit."""
 
+HOPELESS = 5.0
+"""A trial is ended once so many times as many have missed as may. One of a rate a little too high goes on to its
+end: it tells how much too high, and has its place on the curve."""
+_LATE_QUANTILE = 0.99
+
+
+def least_arrivals(rules: Rules) -> int:
+    """Return the fewest requests of which none may miss that show what `rules` want: 299 for 1 % with 95 %."""
+    return math.floor(math.log(1.0 - rules.confidence) / math.log1p(-rules.slow_share)) + 1
+
+
+def may_pass(tally: Tally, arrivals: int, rules: Rules) -> bool:
+    """Say whether a trial of so many `arrivals` may still be worth its time, from what is known of it so far.
+
+    It is not if too many have missed, whatever becomes of the others, or if so many were sent late that it will be
+    invalid.
+    """
+    may_be_late = arrivals - math.ceil(_LATE_QUANTILE * arrivals)
+    if tally.late > may_be_late:
+        return False
+    too_many = tally.missed > HOPELESS * rules.slow_share * arrivals
+    return not (too_many and surely_above(rules.slow_share, tally.missed, arrivals, rules.confidence))
+
 
 def judge(trial: Trial, rules: Rules) -> Judgement:
     """Judge a trial."""
-    if trial.late_p99_ms >= rules.late_ms:
-        reason = f"requests were sent late (P99 {trial.late_p99_ms:.1f} ms)"
+    if reason := _invalid(trial, rules):
         return Judgement(Verdict.INVALID, (reason,))
-    if trial.arrivals == 0:
-        return Judgement(Verdict.INVALID, ("no request was due",))
+    if trial.stopped:
+        missed = f"{trial.misses} of the first {trial.arrivals} missed {rules.slo_ms:g} ms: stopped"
+        return Judgement(Verdict.FAILED, (missed,))
     findings = list(_findings(trial, rules))
     if not findings:
         return Judgement(Verdict.PASSED)
     verdict = Verdict.FAILED if any(finding.certain for finding in findings) else Verdict.UNDECIDED
     return Judgement(verdict, tuple(finding.text for finding in findings))
+
+
+def breaks_down(trial: Trial, rules: Rules) -> bool:
+    """Say whether a valid trial shows for certain, by anything but latency, that a rate is too much."""
+    patient = msgspec.structs.replace(rules, slow_share=1.0)
+    return any(finding.certain for finding in _findings(trial, patient))
+
+
+def _invalid(trial: Trial, rules: Rules) -> str:
+    """Say why a trial shows nothing of the fleet, "" if it does."""
+    if trial.arrivals == 0:
+        return "no request was due"
+    if trial.late_p99_ms >= rules.late_ms:
+        return f"requests were sent late (P99 {trial.late_p99_ms:.1f} ms)"
+    if trial.stopped:
+        return ""  # a piece of a plan does not hold as many requests as its rate makes on average
+    missing = abs(trial.sent_rate - trial.rate) * trial.seconds
+    if missing > max(1.0, rules.rate_tolerance * trial.rate * trial.seconds):
+        return f"{trial.sent_rate:.1f} a second were sent instead of {trial.rate:.1f}"
+    return ""
 
 
 def _findings(trial: Trial, rules: Rules) -> Iterator[_Finding]:
@@ -94,5 +139,3 @@ def _findings(trial: Trial, rules: Rules) -> Iterator[_Finding]:
         yield _Finding(f"{grew} (p = {p_value:.1g})", p_value < rules.growth_p / _CHANCE)
     if trial.completed < rules.completion * trial.arrivals:
         yield _Finding(f"only {trial.completed / trial.arrivals:.1%} of requests were answered well", True)
-    if abs(trial.sent_rate - trial.rate) > rules.rate_tolerance * trial.rate:
-        yield _Finding(f"{trial.sent_rate:.1f} a second were sent instead of {trial.rate:.1f}", True)

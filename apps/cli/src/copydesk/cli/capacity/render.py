@@ -12,7 +12,8 @@ _HEAD = ("requests/s", "in flight", "P50 ms", "P99 ms")
 _BOUNDS = {
     "fleet": "",
     "limit": "No higher rate was tried (--max-rate): the fleet may hold more.",
-    "generator": "Higher rates could not be sent in time from here (--processes): the fleet may hold more.",
+    "generator": "Higher rates could not be sent in time from here: the fleet may hold more. Try when this "
+    "machine has less else to do, from another one, or with more --processes.",
 }
 
 
@@ -36,10 +37,12 @@ def render(certificate: Certificate) -> str:
     pods = "1 pod" if certificate.pods == 1 else f"{certificate.pods} pods"
     hardware = certificate.hardware
     cores = f", {hardware.cores} cores" if hardware.cores else ""
+    quantile = f"P{100.0 - 100.0 * certificate.miss_share:.6g}"
     lines = [
-        f"{certificate.rate:.4g} requests/s at P99 < {certificate.slo_ms:g} ms, {pods} "
+        f"{certificate.rate:.4g} requests/s at {quantile} < {certificate.slo_ms:g} ms, {pods} "
         f"({certificate.rate_per_pod:.4g} a pod; 95 % interval {low:.4g} to {upper})",
         f"{certificate.concurrency:.1f} in flight at that rate ({certificate.concurrency_per_pod:.1f} a pod)",
+        *_evidence(certificate),
         f"model      {certificate.model} {certificate.model_digest}",
         f"config     {_config(certificate)} {certificate.config_digest[:12]}",
         f"hardware   {hardware.name}{cores}",
@@ -48,6 +51,18 @@ def render(certificate: Certificate) -> str:
     ]
     bound = _BOUNDS.get(certificate.bounded_by, "")
     return "\n".join([*lines, "", bound] if bound else lines)
+
+
+def _evidence(certificate: Certificate) -> list[str]:
+    shown = certificate.evidence
+    if shown is None:
+        return []
+    return [
+        f"{shown.misses} of {shown.requests} missed it in the trial that confirmed it (95 %: below "
+        f"{shown.miss_bound:.2%})",
+        f"{shown.faults} of {shown.requests_up_to} failed or were refused up to that rate (95 %: below "
+        f"{shown.fault_bound:.3%})",
+    ]
 
 
 def _row(certificate: Certificate, index: int) -> tuple[str, ...]:

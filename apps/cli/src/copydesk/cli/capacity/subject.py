@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from copydesk.cli.api import FleetView
+from copydesk.cli.api import FleetView, PodView
 from copydesk.cli.bench.machine import read_machine
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.certificate import Hardware
@@ -37,7 +37,7 @@ def subject_of(
     """
     if model is not None and model != fleet.model:
         raise NotServedError(f"{model!r} is not served at {url}; {fleet.model!r} is", 2)
-    pods = [pod for pod in fleet.pods if pod.state in SERVING]
+    pods = serving(fleet)
     if not pods or not fleet.model_digest:
         raise NotServedError(f"no pod is ready at {url}", 1)
     slots = sorted({pod.capacity for pod in pods if pod.capacity})
@@ -52,9 +52,14 @@ def subject_of(
     )
 
 
+def serving(fleet: FleetView) -> list[PodView]:
+    """Return the pods that are there to serve."""
+    return [pod for pod in fleet.pods if pod.state in SERVING]
+
+
 def slots_of(fleet: FleetView) -> int:
     """How many requests all pods together run side by side, as far as they tell; at least 1."""
-    return max(1, sum(pod.capacity for pod in fleet.pods if pod.state in SERVING))
+    return max(1, sum(pod.capacity for pod in serving(fleet)))
 
 
 def hardware_at(url: str, name: str | None) -> Hardware:

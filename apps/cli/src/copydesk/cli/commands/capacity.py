@@ -18,7 +18,7 @@ from copydesk.cli.api import KEY_VARIABLE, Api, ApiError, FleetUnreachableError,
 from copydesk.cli.bench.workload import WorkloadError, read_texts
 from copydesk.cli.capacity.picture import picture
 from copydesk.cli.capacity.render import render, step_line, trial_line
-from copydesk.cli.capacity.subject import UNKNOWN, NotServedError, slots_of, subject_of
+from copydesk.cli.capacity.subject import UNKNOWN, NotServedError, serving, slots_of, subject_of
 from copydesk.cli.commands.status import find_fleet
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.certificate import (
@@ -35,13 +35,21 @@ from copydesk.loadtest.ground import FleetGround, NoAnswerError, Timing, batch_s
 from copydesk.loadtest.record import Record, RecordError, Subject, read_record, write_record
 from copydesk.loadtest.search import Hopeless, Measure
 from copydesk.loadtest.trial import Trial
-from copydesk.loadtest.verdict import Judgement, Rules
+from copydesk.loadtest.verdict import Judgement, Rules, Verdict, judge, least_arrivals
+from copydesk.loadtest.whole_file import replace_file
 
 _BAD_INPUT = 2
 _FAILED = 1
 _INTERRUPTED = 130
 MOST_AT_ONCE = 2048
 """Of the batches that are warmed; more pods than that share are warmed by the load itself."""
+
+RETURN_S = 15.0
+"""For so long a pod may be away after a trial, seconds: one that a load has killed is started again meanwhile."""
+TOO_BUSY = (
+    "this machine is too busy to send on time, which says nothing of the fleet: stop what else runs here, measure "
+    "from another machine, or allow more --processes"
+)
 
 Tell = Callable[[str], None]
 
@@ -80,11 +88,35 @@ class ObjectiveError(CopydeskError):
         )
 
 
+class FewArrivalsError(CopydeskError):
+    """Trials of so few requests that none of them could ever pass."""
+
+    def __init__(self, arrivals: int, least: int, share: float) -> None:
+        self.arrivals = arrivals
+        self.least = least
+        super().__init__(
+            f"--arrivals is {arrivals}, expected at least {least}: fewer cannot show that below {share:.6g} % miss"
+        )
+
+
+class OutputError(CopydeskError):
+    """A file that cannot be written: `path`, and why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
+
+
 class FleetChangedError(CopydeskError):
     """The fleet is not the one that was measured: pods or weights changed meanwhile."""
 
     def __init__(self, before: str, after: str) -> None:
         super().__init__(f"the fleet changed while it was measured: {before} before, {after} now")
+
+
+class CutShortError(CopydeskError):
+    """The search ended before its time, because of the fleet or the generator."""
 
 
 def capacity(request: CapacityRequest) -> int:
@@ -101,18 +133,24 @@ def capacity(request: CapacityRequest) -> int:
     except (ApiError, FleetUnreachableError) as error:
         terminal.say_error(str(error), advice(error))
         return _BAD_INPUT
-    except (WorkloadError, RecordError, ObjectiveError) as error:
+    except (WorkloadError, RecordError, ObjectiveError, FewArrivalsError, OutputError) as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
     except (NotServedError, NoAnswerError) as error:
         terminal.say_error(str(error), "see copydesk status")
         return error.exit_code
-    except (GeneratorError, FleetChangedError) as error:
+    except GeneratorError as error:
+        terminal.say_error(str(error))
+        return _FAILED
+    except CutShortError as error:
         terminal.say_error(str(error), f"the trials so far are in {state}: --resume goes on from them")
         return _FAILED
     if certificate is None:
         return _FAILED
-    return _show(certificate, request.output, request.picture, as_json=request.as_json)
+    code = _show(certificate, request.output, request.picture, as_json=request.as_json)
+    if code:
+        console.print(escape(f"the trials are in {state}: --resume certifies them again at once"), soft_wrap=True)
+    return code
 
 
 def show_saved(path: Path, picture_path: Path | None, *, as_json: bool) -> int:
@@ -133,6 +171,11 @@ def default_state(url: str) -> Path:
 
 
 def _certified(request: CapacityRequest, url: str, state: Path, tell: Tell) -> Certificate | None:
+    least = least_arrivals(request.rules)
+    if request.timing.arrivals < least:
+        raise FewArrivalsError(request.timing.arrivals, least, 100.0 * request.rules.slow_share)
+    for path in (request.output, request.picture):
+        _require_writable(path)
     fleet = _look(url)
     subject = subject_of(url, fleet, model=request.model, hardware=request.hardware, config=request.config)
     if subject.hardware.name == UNKNOWN:
@@ -140,7 +183,7 @@ def _certified(request: CapacityRequest, url: str, state: Path, tell: Tell) -> C
     record = read_record(state) if request.resume else None
     if record is not None:
         record.require(str(state), subject, request.rules)
-        tell(f"going on from {len(record.trials)} trials in {state}")
+        tell(f"going on from {len(record.trials)} trials in {state}, as that search was begun")
     bodies = correction_bodies(read_texts(request.texts, None), request.model or "")
     target = Target(url=url, bodies=bodies, headers=_headers())
     shapes = batch_shapes(min(slots_of(fleet), MOST_AT_ONCE))
@@ -158,28 +201,41 @@ async def _search(
 ) -> Certificate | None:
     async with Generators(target) as generators:
         timing = request.timing if record is None else record.timing
-        ground = FleetGround(generators, timing, slo_ms=request.rules.slo_ms, shapes=shapes)
+        ground = FleetGround(generators, timing, request.rules, shapes=shapes, check=lambda: _remain(subject))
         if record is None:
             record = await _begun(request, subject, ground, tell)
         write_record(record, state)
-        begun = record
+        begun, told = record, False
 
         def on_step(step: Measure) -> None:
             tell(step_line(len(begun.trials) + 1, step, ground.seconds(step)))
 
         def on_trial(so_far: Record, trial: Trial, judgement: Judgement) -> None:
-            nonlocal begun
+            nonlocal begun, told
             begun = so_far
             write_record(so_far, state)
             tell(trial_line(trial, judgement))
+            if judgement.verdict is Verdict.INVALID and not told:
+                told = True
+                tell(f"  {TOO_BUSY}")
 
-        record, end = await examine(record, ground, on_step=on_step, on_trial=on_trial)
-    _require_same(subject, _look(subject.url))
+        try:
+            record, end = await examine(record, ground, on_step=on_step, on_trial=on_trial)
+            await _remain(subject)
+        except (ApiError, FleetUnreachableError, FleetChangedError, NoAnswerError, GeneratorError) as error:
+            raise CutShortError(str(error)) from error
     if isinstance(end, Hopeless):
-        reasons = "; ".join(end.reasons)
-        terminal.say_error(f"no rate was found that holds; at {end.trial.rate:g} requests/s: {reasons}")
+        _say_hopeless(end, record.rules)
         return None
     return certify(record, end, time.time())
+
+
+def _say_hopeless(end: Hopeless, rules: Rules) -> None:
+    reasons = "; ".join(end.reasons)
+    if judge(end.trial, rules).verdict is Verdict.INVALID:
+        terminal.say_error(f"nothing was found out; at {end.trial.rate:g} requests/s: {reasons}", TOO_BUSY)
+        return
+    terminal.say_error(f"no rate was found that holds; at {end.trial.rate:g} requests/s: {reasons}")
 
 
 async def _begun(request: CapacityRequest, subject: Subject, ground: FleetGround, tell: Tell) -> Record:
@@ -227,11 +283,41 @@ def _look(url: str) -> FleetView:
         api.close()
 
 
-def _require_same(subject: Subject, fleet: FleetView) -> None:
-    now = subject_of(subject.url, fleet, model=None, hardware=subject.hardware.name, config=subject.config)
-    before, after = (f"{one.pods} pods of {one.model_digest[:19]}" for one in (subject, now))
-    if before != after:
-        raise FleetChangedError(before, after)
+async def _remain(subject: Subject) -> None:
+    """Make sure that the fleet is the one that is measured; give pods time to come back.
+
+    Raises:
+        FleetChangedError: It is not, and does not become it again.
+        ApiError: The gateway refuses.
+        FleetUnreachableError: It does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    before, end = _kind(subject.pods, subject.model_digest), loop.time() + RETURN_S
+    while True:
+        fleet = await asyncio.to_thread(_look, subject.url)
+        after = _kind(len(serving(fleet)), fleet.model_digest)
+        if after == before:
+            return
+        if loop.time() >= end:
+            raise FleetChangedError(before, after)
+        await asyncio.sleep(1.0)
+
+
+def _kind(pods: int, digest: str) -> str:
+    return f"{pods} {'pod' if pods == 1 else 'pods'} of {digest[:19] or 'no model'}"
+
+
+def _require_writable(path: Path | None) -> None:
+    """Find out before the first trial and not after the last that a file cannot be written."""
+    if path is None:
+        return
+    folder = path.parent
+    if path.is_dir():
+        raise OutputError(path, "is a directory")
+    if not folder.is_dir():
+        raise OutputError(path, f"there is no directory {folder}")
+    if not os.access(folder, os.W_OK):
+        raise OutputError(path, "may not be written")
 
 
 def _headers() -> dict[str, str]:
@@ -240,16 +326,17 @@ def _headers() -> dict[str, str]:
 
 
 def _show(certificate: Certificate, output: Path | None, picture_path: Path | None, *, as_json: bool) -> int:
+    """Print first: what took minutes to measure is not to be lost because of a full disk."""
+    terminal.write_line(encode(certificate).strip() if as_json else render(certificate).encode())
     try:
         if output is not None:
             write_certificate(certificate, output)
         if picture_path is not None:
-            picture_path.write_text(picture(certificate), encoding="utf-8")
+            replace_file(picture_path, picture(certificate).encode())
     except CertificateError as error:
         terminal.say_error(str(error))
-        return _BAD_INPUT
+        return _FAILED
     except OSError as error:
         terminal.say_error(f"{picture_path}: {error.strerror}")
-        return _BAD_INPUT
-    terminal.write_line(encode(certificate).strip() if as_json else render(certificate).encode())
+        return _FAILED
     return 0
