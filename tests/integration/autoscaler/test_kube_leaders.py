@@ -40,7 +40,7 @@ from copydesk.kube.api import Api, decode, find_config
 from copydesk.kube.lease import read_lease
 from copydesk.kube.objects import Lease
 from tests.fixtures.kube import KubeSpace
-from tests.fixtures.kube_scaling import ACCOUNT, EPOCH, MODEL, replicas_of, workload_json
+from tests.fixtures.kube_scaling import ACCOUNT, EPOCH, MODEL, replicas_of, resize, workload_json
 from tests.fixtures.nats import NatsServer
 from tests.fixtures.until import until
 
@@ -273,6 +273,21 @@ async def test_a_leader_that_does_not_hear_of_the_end_of_its_term_is_refused_by_
         await patiently(lambda: first.count("actuator_failed", "newer leader") == 1)
         assert old not in [reading.epoch for reading in history.readings[versions:]]
         assert history.never_went_back()
+
+
+async def test_a_model_that_a_person_switches_off_under_load_stays_off_until_it_is_switched_on(
+    kube: KubeSpace, history: History, traffic: Traffic, start: Start
+) -> None:
+    async with start("only") as only:
+        await patiently(lambda: history.size >= 6)
+        resize(kube, 0)
+        await patiently(lambda: history.size == 0)
+        decided = len(traffic.decisions)
+        await patiently(lambda: len(traffic.decisions) >= decided + 10)
+        assert history.size == 0
+        assert only.count("model_switched_off") == 1
+        resize(kube, 1)
+        await patiently(lambda: history.size > 1)
 
 
 async def test_an_epoch_that_no_lease_can_reach_is_surpassed_and_scaling_goes_on(
