@@ -177,7 +177,7 @@ async def compared(log: Path) -> None:
     assert all(one["pods"] < 0 for one in found["stretches"])
     code, out, _ = await tool("compare", "--file", str(log), "--from", "1h")
     assert code == 0
-    assert "fewer pods, and at times too few for the work" in out
+    assert "too few: fewer pods, and at times too few for the work" in out
     code, _, err = await tool("compare", "--file", str(log), "--to", "1h")
     assert code == 1
     assert "SHADOW_FILE" in err

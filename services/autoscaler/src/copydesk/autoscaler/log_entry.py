@@ -83,7 +83,7 @@ def entry_of(
 def message_of(entry: Entry, sent_at: float, image: str = "") -> ScaleDecision:
     """Return what is published of it at `sent_at`, by the wall clock; the image only where nodes will need it.
 
-    Receivers judge by their own wall clock how old it is, and that of this machine may have been set since the start.
+    Receivers judge its age by their wall clock, and that of this machine may have been set since the start.
     """
     inputs = {**entry.inputs, OBSERVED: msgspec.to_builtins(entry.observed), "slo_ms": entry.slo_ms}
     if entry.virtual is not None:

@@ -2,9 +2,9 @@
 
 A candidate is shown the same demand, as pods' worth of work: that does not depend on how many pods there are. From
 it follows what the gateways would report of *its* fleet. Pods that can do the work would have as many requests as
-the certificate's curve says. If there are too few, they would be full, and the rest refused: with refusals a
-candidate sees its own shortage at once, as a live autoscaler sees it. Where it has more pods than there really
-are, the work is read off the real, fuller ones.
+the certificate's curve says. If there are too few they would be full, and the rest wait; or be refused, if the
+real fleet refuses at that moment. So a candidate sees its own shortage as a live autoscaler sees one. Where it has
+more pods than there really are, the work is read off the real, fuller ones.
 
 The pods are idealised: each works one cold start after its order, none dies. What latency they would have had is
 not known and not made up; how much work there would have been for them is (`Virtual` in the log).
@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from copydesk.autoscaler import demand as demands
-from copydesk.autoscaler.capacity import Capacity
 from copydesk.autoscaler.decide import Policy
 from copydesk.autoscaler.observation import GatewayDemand, Observation, Pod, PodState
 from copydesk.autoscaler.pods import count
@@ -69,32 +68,29 @@ def shown(policy: Policy, fleet: VirtualFleet, seen: Observation, work: float, n
     """Return what there would be to see of the candidate's fleet, with so much work."""
     rules, capacity = policy.rules, policy.capacity
     ready = fleet.ready(rules.cold_start_s, now)
-    requests = _requests(capacity, work, ready)
-    refused = max(0.0, work - ready) * capacity.rate
+    running = ready * capacity.concurrency_at(min(1.0, work / ready)) if ready else 0.0
+    excess = max(0.0, work - ready) * capacity.rate  # requests a second that come beyond what the pods do
+    refusing = any(one.shed > 0.0 for one in seen.gateways)
+    waiting, refused = (0.0, excess) if refusing else (excess * rules.drain_s, 0.0)
     known = all(pod.load is not None for pod in seen.pods if pod.state is PodState.READY)
-    load = requests / ready if known and ready else None
+    load = (running + waiting) / ready if known and ready else None
     return replace(
         seen,
         size=fleet.size,
-        gateways=_spread(seen.gateways, requests, refused),
+        gateways=_spread(seen.gateways, running, waiting, refused),
         pods=fleet.pods(rules.cold_start_s, load, now),
     )
 
 
-def _requests(capacity: Capacity, work: float, ready: int) -> float:
-    """Return how many requests the pods would have at a time."""
-    if ready <= 0:
-        return 0.0
-    return ready * capacity.concurrency_at(min(1.0, work / ready))
-
-
-def _spread(gateways: Sequence[GatewayDemand], requests: float, refused: float) -> tuple[GatewayDemand, ...]:
+def _spread(
+    gateways: Sequence[GatewayDemand], running: float, waiting: float, refused: float
+) -> tuple[GatewayDemand, ...]:
     """Divide requests among gateways as they have them now; evenly, if they have none."""
     weights = [_weight(one) for one in gateways]
     total = sum(weights)
     parts = [weight / total for weight in weights] if total > 0.0 else [1.0 / len(weights) for _ in weights]
     return tuple(
-        replace(one, in_flight=requests * part, queued=0.0, shed=refused * part, service_s=None, p99_ms=None)
+        GatewayDemand(one.gateway, one.at, running * part, waiting * part, refused * part)
         for one, part in zip(gateways, parts, strict=True)
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
@@ -26,10 +26,10 @@ _COLOURS = {
 }
 
 _VERDICTS = {
-    Verdict.MIGHT_HELP: ("more pods while the objective was missed: it might have helped", "green"),
-    Verdict.NO_USE: ("more pods, and nothing was seen that they would have mended", "yellow"),
-    Verdict.TOO_FEW: ("fewer pods, and at times too few for the work", "red"),
-    Verdict.SAVED: ("fewer pods, and they would have done", "green"),
+    Verdict.MIGHT_HELP: ("might help", "green", "more pods while the objective was missed"),
+    Verdict.NO_USE: ("no use", "yellow", "more pods, and nothing was seen that they would have mended"),
+    Verdict.TOO_FEW: ("too few", "red", "fewer pods, and at times too few for the work"),
+    Verdict.SAVED: ("saved", "green", "fewer pods, and they would have done"),
 }
 
 
@@ -61,7 +61,7 @@ def comparison_tables(found: Sequence[Comparison]) -> RenderableType:
         parts += [Text()] if parts else []
         parts += [_headline(one), _totals(one)]
         if one.stretches:
-            parts += [Text(), _stretches(one.stretches)]
+            parts += [Text(), *_stretches(one.stretches)]
         else:
             parts.append(Text("They never differed.", "dim"))
     return Group(*parts)
@@ -124,26 +124,41 @@ def _totals(one: Comparison) -> Table:
     return table
 
 
-def _stretches(found: Sequence[Stretch]) -> Table:
+def _stretches(found: Sequence[Stretch]) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("from", "for", "live", "candidate", "pod hours", "missed", "P99", "shed", "short"):
+    one_day = len({_day(one.start) for one in found}) == 1
+    shed = any(one.shed for one in found)
+    for column in (
+        "from",
+        "for",
+        "live",
+        "shadow",
+        "hours",
+        "missed",
+        "P99 ms",
+        *(["shed"] if shed else []),
+        "short",
+    ):
         table.add_column(column, no_wrap=True, justify="left" if column == "from" else "right")
-    table.add_column("so", ratio=1, overflow="fold")
+    table.add_column("so", no_wrap=True)
     for one in found:
-        words, colour = _VERDICTS[one.verdict]
+        word, colour, _ = _VERDICTS[one.verdict]
         table.add_row(
-            Text(_moment(one.start), "dim"),
+            Text(_clock(one.start) if one_day else _moment(one.start), "dim"),
             _duration(one.end - one.start),
             _span(one.live),
             _span(one.candidate),
             f"{one.pod_hours:+.2f}",
             _duration(one.violation_seconds),
-            _ms(one.p99_ms),
-            str(one.shed),
+            "-" if one.p99_ms is None else f"{one.p99_ms:.0f}",
+            *([str(one.shed)] if shed else []),
             _duration(one.short_seconds),
-            Text(words, colour),
+            Text(word, colour),
         )
-    return table
+    yield table
+    for verdict in dict.fromkeys(one.verdict for one in found):
+        word, colour, meaning = _VERDICTS[verdict]
+        yield Text.assemble((word, colour), (f": {meaning}", "dim"))
 
 
 def _span(values: tuple[int, int]) -> str:
