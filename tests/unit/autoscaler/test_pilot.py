@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from copydesk.autoscaler.capacity import Capacity
 from copydesk.autoscaler.limits import Limits
@@ -199,3 +202,19 @@ def test_virtual_pods_work_one_cold_start_after_their_order_and_the_newest_go_fi
     fleet = VirtualFleet.like(2).resized(4, 100.0)
     assert [fleet.ready(10.0, now) for now in (100.0, 109.9, 110.0)] == [2, 2, 4]
     assert fleet.resized(3, 101.0).resized(4, 105.0).orders == (*VirtualFleet.like(2).orders, 100.0, 105.0)
+
+
+# Losses.
+
+
+@settings(max_examples=25)
+@given(st.randoms(use_true_random=False), st.floats(0.0, 0.95))
+def test_whatever_reports_are_lost_no_fleet_is_made_smaller_than_its_demand(
+    luck: random.Random, lost: float
+) -> None:
+    flight = Flight(pods=3)
+    flight.requests = 45.0  # of 100 a second and 20 at a time: three pods at 85 %
+    for _ in range(150):
+        flight.silent = luck.random() < lost
+        flight.fly(2.0)
+    assert all(turn.decision.replicas >= 3 for turn in flight.turns)

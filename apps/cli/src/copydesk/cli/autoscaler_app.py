@@ -67,8 +67,11 @@ def explain(
 
       copydesk autoscaler explain --json --last 1000 | jq -c '[.time, .size, .replicas, .rule]'
     """
-    from copydesk.cli.commands.autoscaler_explain import ExplainRequest
-    from copydesk.cli.commands.autoscaler_explain import explain as run_explain
+    try:
+        from copydesk.cli.commands.autoscaler_explain import ExplainRequest
+        from copydesk.cli.commands.autoscaler_explain import explain as run_explain
+    except ModuleNotFoundError as error:
+        raise _not_installed(error) from error
 
     request = ExplainRequest(
         tuple(model or ()),
@@ -109,7 +112,15 @@ def compare(
 
       copydesk autoscaler compare --file decisions.jsonl --from 09:00 --to 10:30
     """
-    from copydesk.cli.commands.autoscaler_compare import CompareRequest
-    from copydesk.cli.commands.autoscaler_compare import compare as run_compare
+    try:
+        from copydesk.cli.commands.autoscaler_compare import CompareRequest
+        from copydesk.cli.commands.autoscaler_compare import compare as run_compare
+    except ModuleNotFoundError as error:
+        raise _not_installed(error) from error
 
     raise typer.Exit(run_compare(CompareRequest(tuple(model or ()), file, start, end, as_json=json)))
+
+
+def _not_installed(error: ModuleNotFoundError) -> typer.Exit:
+    typer.echo(f"error: {error.name} is not installed; install copydesk-cli[fleet]", err=True)
+    return typer.Exit(2)

@@ -84,12 +84,12 @@ class AutoscalerSettings(ServiceSettings, env_prefix="COPYDESK_AUTOSCALER_"):
         None, description="YAML file of a candidate configuration that runs beside the live one; none by default."
     )
     interval_ms: int = Field(
-        2_000, ge=100, le=60_000, description="Milliseconds between decisions; rules were simulated with 2,000."
+        2_000, ge=100, le=10_000, description="Milliseconds between decisions; rules were simulated with 2,000."
     )
     settle_ms: int = Field(
         3_000,
         ge=0,
-        le=60_000,
+        le=20_000,
         description="Milliseconds of listening before the first decision; in 3,000 everybody has spoken twice.",
     )
     state_dir: Path | None = Field(
