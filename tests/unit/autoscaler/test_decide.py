@@ -138,13 +138,13 @@ def panicked(size: int, ready_pods: int, demand: float) -> Decision:
 
 def test_what_panic_ordered_beyond_need_is_withdrawn_once_enough_pods_work() -> None:
     enough = panicked(60, 40, 300.0)
+    needed = enough.inputs.peak
     assert enough.rule is Rule.WITHDRAW
-    assert enough.replicas == 40
+    assert enough.replicas == 60 - (40 - needed)  # so many remain even if those that work go first
     assert "40 pods work" in enough.reason
-    short = panicked(60, 20, 400.0)
-    assert short.replicas == 60
-    none_left_to_start = panicked(40, 40, 300.0)
-    assert none_left_to_start.replicas == 40
+    assert panicked(60, 55, 300.0).replicas == 55
+    assert panicked(60, needed, 300.0).replicas == 60
+    assert panicked(40, 40, 300.0).replicas == 40
 
 
 def test_what_is_refused_is_demand() -> None:

@@ -120,9 +120,7 @@ def _learn(policy: Policy, state: State, found: Demand, census: Census, inputs: 
     """Take in what lasts: peaks, ramps, the season, and whether the target holds."""
     rules = policy.rules
     # Only what nothing since has reached can be the peak: a few entries, not five minutes of them.
-    wanted = tuple(
-        one for one in state.wanted if now - rules.memory_s < one[0] < now and one[1] > inputs.wanted
-    )
+    wanted = tuple(one for one in state.wanted if now - rules.memory_s < one[0] < now and one[1] > inputs.wanted)
     ahead = max(1, math.ceil((rules.cold_start_s + rules.forecast_lead_s) / 60.0))
     known = found.heard and not found.stale
     load = found.work / (census.ready * inputs.share) if census.ready else math.inf
@@ -233,10 +231,15 @@ def _hold(policy: Policy, state: State, inputs: Inputs, members_stale: bool, now
 
 
 def _withdraw(inputs: Inputs, floor: int) -> tuple[int, Rule]:
-    """Return what is kept of a panic's orders: once enough pods work, those that still start are spare."""
+    """Return what is kept of a panic's orders: once more pods work than are needed, some that start are spare.
+
+    As many as there are beyond need: enough remain even where those that work are taken first, as a StatefulSet
+    may do, which removes the highest numbers.
+    """
     needed = max(floor, _pods(inputs.urgent, inputs.share))
-    if needed <= inputs.ready < inputs.size:
-        return inputs.ready, Rule.WITHDRAW
+    spare = min(inputs.size - inputs.ready, inputs.ready - needed)
+    if spare > 0:
+        return inputs.size - spare, Rule.WITHDRAW
     return inputs.size, Rule.HOLD_RECENT
 
 

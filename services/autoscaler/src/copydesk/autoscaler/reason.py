@@ -46,9 +46,7 @@ _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     ),
     Rule.STUCK: lambda i, _: f"{i.stuck} pods do not become ready, and are not waited for",
     Rule.DOWN: lambda i, _: f"{_work(i)}, and took no more than {i.peak} lately",
-    Rule.WITHDRAW: lambda i, _: (
-        f"{i.ready} pods work, which is enough; those that still start were ordered to be quick"
-    ),
+    Rule.WITHDRAW: lambda i, _: f"{i.ready} pods work, more than it takes; some that still start are spare",
     Rule.HOLD_STALE: _stale,
     Rule.HOLD_SILENT: lambda i, _: f"nothing has been heard for {i.silent_s:.0f} s",
     Rule.HOLD_NEW: lambda i, p: (
