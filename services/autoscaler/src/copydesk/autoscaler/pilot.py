@@ -107,7 +107,8 @@ def _watchful(state: State, policy: Policy, now: float) -> State:
 
     What is heard first after an outage is not all: gateways come back one by one, and peaks are forgotten by then.
     """
-    if state.heard_at is not None and now - state.heard_at > policy.rules.silent_s:
+    rules = policy.rules
+    if state.heard_at is not None and now - state.heard_at > min(rules.silent_s, rules.memory_s):
         return replace(state, leader_since=None)
     return state
 
