@@ -137,7 +137,6 @@ async def test_while_nats_is_away_the_size_stays(
         nats_server.start()
         await until(lambda: running.service.view().bus_connected and bus.connected, timeout=30)
         await until(lambda: len(running.lines.entries) >= stopped + 2, timeout=30)
-        assert written < stopped + 2
         assert fleet.size == size
         assert all(one.replicas == size for one in running.lines.entries[written:])
         assert fleet.refused == []

@@ -291,6 +291,19 @@ def test_a_pod_that_comes_is_the_one_that_was_asked_for_first(observer: Observer
     assert {pod.id: pod.since for pod in observer.observe(3, 31.0).pods}["b"] == 30.0
 
 
+def test_how_long_pods_take_from_their_order_to_work_is_told_once(observer: Observer) -> None:
+    observer.on_snapshot(snapshot(a=READY, old=WARMING), 0.0)
+    observer.observe(2, 0.0)
+    observer.observe(4, 10.0)
+    observer.on_snapshot(snapshot(2, a=READY, old=READY, b=WARMING, c=READY), 20.0)
+    observer.observe(4, 21.0)
+    assert observer.pods.starts() == [10.0]  # of c; when the old one was asked for, nobody knows
+    observer.on_snapshot(snapshot(3, a=READY, old=READY, b=READY, c=WARMING), 50.0)
+    observer.on_snapshot(snapshot(4, a=READY, old=READY, b=READY, c=READY), 60.0)
+    assert observer.pods.starts() == [40.0]
+    assert observer.pods.starts() == []
+
+
 def test_orders_that_are_taken_back_are_the_last_ones(observer: Observer) -> None:
     observer.on_snapshot(snapshot(a=READY), 0.0)
     for size, moment in ((1, 0.0), (2, 2.0), (3, 4.0), (2, 6.0)):

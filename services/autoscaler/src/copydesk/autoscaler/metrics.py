@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from copydesk.autoscaler.decision import Decision, Rule
 from copydesk.autoscaler.dropped import Dropped
+
+START_BUCKETS_S = (1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600)
 
 
 class Metrics:
@@ -52,6 +54,13 @@ class Metrics:
         self._actuator = counter("actuator_errors_total", "Sizes not read or written.", "model", "call")
         self._fenced = counter("fenced_total", "Orders refused, since a newer leader had given one.", "model")
         self._dropped = counter("messages_dropped_total", "Messages that were dropped.", "kind", "reason")
+        self._starts = Histogram(
+            "copydesk_autoscaler_pod_start_seconds",
+            "Time from the order of a pod to its first work.",
+            ("model",),
+            buckets=START_BUCKETS_S,
+            registry=registry,
+        )
         self._leader = gauge("leader", "Whether this autoscaler acts (1) or stands by (0).")
         self._epoch = gauge("epoch", "Epoch of this autoscaler's last term.")
         self._connected = gauge("bus_connected", "Whether NATS is connected (1) or not (0).")
@@ -80,6 +89,7 @@ class Metrics:
         self._assumed.labels(model).set(assumed)
         self._mismatch.labels(model).set(0)
         self._failures.labels(model)
+        self._starts.labels(model)
         for call in ("size", "resize"):
             self._actuator.labels(model, call)
         for rule in Rule:
@@ -120,6 +130,10 @@ class Metrics:
     def dropped(self, kind: str, reason: Dropped) -> None:
         """Count a message that was dropped."""
         self._dropped.labels(kind, reason.value).inc()
+
+    def started(self, model: str, seconds: float) -> None:
+        """Count a pod that works, by how long after its order."""
+        self._starts.labels(model).observe(max(0.0, seconds))
 
     def certificate_fits(self, model: str, *, fits: bool) -> None:
         """Show whether pods run what was certified."""

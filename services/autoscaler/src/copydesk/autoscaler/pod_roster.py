@@ -52,6 +52,8 @@ class PodRoster:
     _met: set[str] = field(default_factory=set)
     _orders: deque[float] = field(default_factory=deque)
     _asked: int | None = None
+    _awaited: set[str] = field(default_factory=set)
+    _starts: list[float] = field(default_factory=list)
 
     def take_snapshot(self, snapshot: EndpointsSnapshot, now: float) -> Dropped | None:
         """Take in what discovery says; say why it was dropped, if it was."""
@@ -65,14 +67,15 @@ class PodRoster:
             return Dropped.OLD
         self._heard_at, self._blind = now, snapshot.stale
         states = {endpoint.id: _STATES[endpoint.state] for endpoint in snapshot.endpoints}
-        self._pods = {
-            pod: known
-            if (known := self._pods.get(pod)) is not None and known.state is state
-            else Pod(pod, state, now)
-            for pod, state in states.items()
-        }
+        self._pods = {pod: self._seen(pod, state, now) for pod, state in states.items()}
         self._met &= self._pods.keys()
+        self._awaited &= self._pods.keys()
         return None
+
+    def starts(self) -> list[float]:
+        """Return how many seconds pods took from their order to work, those that came since the last call."""
+        found, self._starts = self._starts, []
+        return found
 
     def take_load(self, report: LoadReport, now: float) -> Dropped | None:
         """Take in what a pod says of itself; say why it was dropped, if it was."""
@@ -125,15 +128,29 @@ class PodRoster:
         )
         return (*seen, *unseen)
 
+    def _seen(self, pod: str, state: PodState, now: float) -> Pod:
+        known = self._pods.get(pod)
+        if known is not None and known.state is state:
+            return known
+        if known is not None and state is PodState.READY and pod in self._awaited:
+            self._awaited.discard(pod)
+            self._starts.append(now - known.since)
+        return Pod(pod, state, now)
+
     def _receive(self) -> None:
         """Let pods that discovery has come to see be those that were asked for first."""
         for pod in self._pods.values():
             if pod.id in self._met or pod.state is PodState.DRAINING:
                 continue
             self._met.add(pod.id)
-            since = self._orders.popleft() if self._orders else pod.since
-            if pod.state is PodState.PENDING:
-                self._pods[pod.id] = replace(pod, since=min(since, pod.since))
+            if not self._orders:
+                continue
+            since = self._orders.popleft()
+            if pod.state is PodState.READY:
+                self._starts.append(pod.since - since)
+                continue
+            self._awaited.add(pod.id)
+            self._pods[pod.id] = replace(pod, since=min(since, pod.since))
 
     def _order(self, size: int, now: float) -> None:
         """Bring the orders up to `size`; what is taken back are the last ones."""

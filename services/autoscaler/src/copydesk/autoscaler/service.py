@@ -213,7 +213,7 @@ class Service:
         if turn is None:
             return
         course.decided_at = time.monotonic()
-        self._show(model, turn)
+        self._show(pilot, turn)
         if term is None or not known:
             return
         self._publish(pilot, turn)
@@ -273,7 +273,10 @@ class Service:
             course.trouble = reason
             _log.warning("actuator_failed", model=model, call=call, reason=reason, fenced=fenced)
 
-    def _show(self, model: str, turn: Turn) -> None:
+    def _show(self, pilot: Pilot, turn: Turn) -> None:
+        model = pilot.plan.model
+        for seconds in pilot.observer.pods.starts():
+            self._metrics.started(model, seconds)
         self._metrics.decided(model, turn.live.policy, turn.decision)
         if turn.shadow is not None and turn.shadow_decision is not None:
             self._metrics.decided(model, turn.shadow.policy, turn.shadow_decision)
