@@ -140,6 +140,54 @@ async def explained(folder: Path) -> None:
     assert last == [one for one in entries(folder) if one.replicas != one.size][-1]
 
 
+@asynccontextmanager
+async def watching(*arguments: str) -> AsyncIterator[asyncio.StreamReader]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "copydesk.cli", "autoscaler", "explain", "--watch", *arguments),
+        env={**os.environ, "COLUMNS": "160", "XDG_STATE_HOME": "/nonexistent"},
+        stdout=asyncio.subprocess.PIPE,
+        # A shell starts what it runs in the background with SIGINT ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(15):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def line_with(stream: asyncio.StreamReader, text: str) -> str:
+    async with asyncio.timeout(30):
+        while line := (await stream.readline()).decode():
+            if text in line:
+                return line
+    raise AssertionError(f"{text!r} never came")
+
+
+async def test_decisions_are_watched_as_they_come_from_the_log_and_over_nats(
+    nats_server: NatsServer, bus: Bus, tmp_path: Path
+) -> None:
+    fleet = ScaledFleet(bus, pods=2, now=time.monotonic)
+    fleet.offered = 0.5 * RATE
+    log = tmp_path / "decisions.jsonl"
+    async with serving(fleet), autoscaler(tmp_path, nats_server.url, MAX_PODS="30"):
+        await until(log.exists)
+        async with (
+            watching("--file", str(log)) as read,
+            watching("--nats-url", nats_server.url, "--json") as heard,
+        ):
+            await line_with(read, "hold new leader")
+            await line_with(heard, "hold_new_leader")
+            fleet.offered = 5.0 * RATE
+            assert re.search(r"\d\d:\d\d:\d\d  gec-en +2 → ", await line_with(read, "panic"))
+            assert msgspec.json.decode(await line_with(heard, "panic"), type=Entry).size == 2
+
+
 SHADOW = "candidate: {name: lean, max_pods: 3, min_pods: 1}"
 
 

@@ -15,8 +15,8 @@ from copydesk.autoscaler.log_entry import DRY, LIVE, Entry
 from copydesk.autoscaler.log_file import LogTail, last_entries, log_files
 from copydesk.cli import terminal
 from copydesk.cli.decisions.find import candidates, find_log, listen, overhear
-from copydesk.cli.decisions.render import decision_table
-from copydesk.cli.decisions.row import Row, rows, same_story
+from copydesk.cli.decisions.render import decision_table, told
+from copydesk.cli.decisions.row import rows, same_story
 from copydesk.cli.discovery.origin import OriginError
 from copydesk.common.messages import InvalidNameError, subject_token
 from copydesk.common.telemetry import configure_logging
@@ -172,4 +172,4 @@ class _Teller:
         if self._request.as_json:
             terminal.write_line(msgspec.json.encode(entry))
         else:
-            self._console.print(decision_table([Row(entry, entry)]))
+            self._console.print(told(entry))

@@ -49,9 +49,19 @@ def decision_table(found: Sequence[Row]) -> RenderableType:
         cells: list[Text] = [Text(_time(row, with_day=not today), "dim")]
         cells += [Text(row.first.model)] if several else []
         cells += [Text(row.first.policy, "" if row.first.policy == LIVE else "magenta")] if named else []
-        rule = Text(row.first.rule.replace("_", " "), _COLOURS.get(row.first.rule, "dim"))
-        table.add_row(*cells, _pods(row.first), rule, _then(row), _why(row))
+        table.add_row(*cells, _pods(row.first), _rule(row.first), _then(row), _why(row))
     return table
+
+
+def told(entry: Entry) -> RenderableType:
+    """Show one decision as it comes, below the last."""
+    line = Table.grid(padding=(0, 2, 0, 0))
+    for width in (8, 12, 13, 17):
+        line.add_column(min_width=width, no_wrap=True)
+    line.add_column(ratio=1, overflow="fold")
+    name = entry.model if entry.policy == LIVE else f"{entry.model} ({entry.policy})"
+    line.add_row(Text(_clock(entry.time), "dim"), Text(name), _pods(entry), _rule(entry), _why(Row(entry, entry)))
+    return line
 
 
 def comparison_tables(found: Sequence[Comparison]) -> RenderableType:
@@ -72,6 +82,10 @@ def _pods(entry: Entry) -> Text:
     if not change:
         return Text(str(entry.size), "dim")
     return Text(f"{entry.size} → {entry.replicas} ({change:+d})", "bold green" if change > 0 else "bold cyan")
+
+
+def _rule(entry: Entry) -> Text:
+    return Text(entry.rule.replace("_", " "), _COLOURS.get(entry.rule, "dim"))
 
 
 def _then(row: Row) -> Text:
