@@ -169,8 +169,12 @@ class GatewayProcess:
 
     def terminate(self) -> None:
         """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def send_signal(self, signum: signal.Signals) -> None:
+        """Send it a signal."""
         assert self._process is not None
-        self._process.terminate()
+        self._process.send_signal(signum)
 
     async def ended(self) -> int:
         """Wait for its end, and return its status."""

@@ -76,7 +76,7 @@ class Gateway:
             model=settings.model,
             gateway=settings.gateway_name,
             started_at=started_at,
-            now=now,
+            now=time.monotonic(),
         )
         self._recording: asyncio.TimerHandle | None = None
         self._greeting: asyncio.Task[None] | None = None
@@ -149,7 +149,8 @@ class Gateway:
         self._report()
 
     def _report(self, *, closing: bool = False) -> None:
-        report = self._reporter.report(self._loop.time(), time.time(), closing=closing)
+        # Not the event loop's time, which may stand still for a turn: the lane reads the clock.
+        report = self._reporter.report(time.monotonic(), time.time(), closing=closing)
         if self._bus is not None:
             self._bus.publish(self._subject, report)
 
