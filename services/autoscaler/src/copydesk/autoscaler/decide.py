@@ -48,14 +48,13 @@ def decide(policy: Policy, state: State, observation: Observation, now: float) -
     state = _remember(policy, state, found, size, now)
     inputs = _inputs(policy, state, found, census, size, now)
     state = _learn(policy, state, found, census, inputs, now)
-    replicas, rule = _choose(policy, state, inputs, observation.members_stale, now)
+    replicas, called = _choose(policy, state, inputs, observation.members_stale, now)
     limited = policy.limits.clamp(replicas)
-    if limited != replicas:
-        rule = Rule.LIMIT
+    rule = called if limited == replicas else Rule.LIMIT
     if _panics(policy, inputs):
         state = replace(state, panic_until=now + rules.panic_s)
     state = replace(state, sizes=_sizes(state.sizes, limited, rules, now))
-    return Decision(limited, rule, explain(rule, inputs, limited, policy), inputs, census.stuck), state
+    return Decision(limited, rule, explain(rule, called, inputs, limited, policy), inputs, census.stuck), state
 
 
 def _sane(now: float, last: float | None) -> float:

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from copydesk.autoscaler.decide import Policy
 
 
-def explain(rule: Rule, inputs: Inputs, replicas: int, policy: Policy) -> str:
-    """Return one sentence that says what was done and why."""
-    return f"{_what(inputs.size, replicas)}: {_WHY[rule](inputs, policy)}"
+def explain(rule: Rule, called: Rule, inputs: Inputs, replicas: int, policy: Policy) -> str:
+    """Return one sentence that says what was done and why: by `rule`, or what `called` for it before limits."""
+    why = _WHY[called](inputs, policy)
+    if rule is Rule.LIMIT:
+        why = f"{why}, and the limits are {policy.limits.min_pods} to {policy.limits.max_pods}"
+    return f"{_what(inputs.size, replicas)}: {why}"
 
 
 def _what(size: int, replicas: int) -> str:
@@ -58,5 +61,4 @@ _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     ),
     Rule.HOLD_PACE: lambda i, p: f"at most {p.rules.shrink_share:.0%} go within {p.rules.shrink_s:.0f} s",
     Rule.HOLD_SLACK: lambda i, p: f"fewer than {p.rules.slack:.0%} could go, and might be called back by noise",
-    Rule.LIMIT: lambda i, p: f"{_work(i)}, and the limits are {p.limits.min_pods} to {p.limits.max_pods}",
 }
