@@ -83,7 +83,17 @@ def essence(answer: bytes) -> bytes:
     return answer
 
 
-NOT_COUNTS = ("_seconds_sum", "_seconds_bucket", "lane_", "allowance", "eject", "latency", "pace", "weight")
+NOT_COUNTS = (
+    "_seconds_sum",
+    "_seconds_bucket",
+    "_seconds_total",
+    "lane_",
+    "allowance",
+    "eject",
+    "latency",
+    "pace",
+    "weight",
+)
 
 
 def counts(at: House) -> dict[str, float]:
