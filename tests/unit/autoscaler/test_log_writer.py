@@ -140,6 +140,7 @@ def test_what_is_published_says_as_much_as_the_log() -> None:
     assert heard(message_of(one, one.time)) == one
     assert message_of(one, 5.0, "image").image == ""
     assert message_of(entry(2, replicas=4), 5.0, "image").image == "image"
+    assert message_of(entry(2, inputs={"pending": 1}), 5.0, "image").image == "image"
 
 
 def test_a_message_with_other_inputs_is_understood_as_far_as_it_goes() -> None:

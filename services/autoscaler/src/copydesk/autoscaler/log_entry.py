@@ -81,8 +81,9 @@ def entry_of(
 
 
 def message_of(entry: Entry, sent_at: float, image: str = "") -> ScaleDecision:
-    """Return what is published of it at `sent_at`, by the wall clock; the image only where nodes will need it.
+    """Return what is published of it at `sent_at`, by the wall clock.
 
+    It names the image while pods are ordered or waited for: one message may be lost, and nodes need it until then.
     Receivers judge its age by their wall clock, and that of this machine may have been set since the start.
     """
     inputs = {**entry.inputs, OBSERVED: msgspec.to_builtins(entry.observed), "slo_ms": entry.slo_ms}
@@ -97,7 +98,7 @@ def message_of(entry: Entry, sent_at: float, image: str = "") -> ScaleDecision:
         sequence=entry.sequence,
         rule=entry.rule,
         inputs=inputs,
-        image=image if entry.replicas > entry.size else "",
+        image=image if entry.replicas > entry.size or entry.inputs.get("pending") else "",
         policy=entry.policy,
     )
 

@@ -225,9 +225,10 @@ class Service:
 
     def _term(self) -> int | None:
         """Return the epoch to act under, None while another one acts."""
+        if not self._leadership.is_leader(time.monotonic()):
+            return None
         epoch = self._leadership.epoch
-        leads = self._leadership.is_leader(time.monotonic()) and self._leadership.epoch > self._fenced
-        return self._leadership.epoch if leads and epoch else None
+        return epoch if epoch > self._fenced else None
 
     def _tell(self, term: int | None) -> None:
         if term != self._leading:
