@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import copydesk.autoscaler as autoscaler
 from copydesk.autoscaler import Limits
 from copydesk.cli.main import app
-from copydesk.loadtest.certificate import Certificate, CurvePoint, Hardware, Interval, write_certificate
 from copydesk.simulator.builtin import BUILT_IN, DAY_S, PEAK, diurnal
 from copydesk.simulator.clairvoyant import plan
 from copydesk.simulator.contest import CLAIRVOYANT, OURS, RIVALS, Contest, Setting, contest
@@ -126,61 +125,6 @@ def test_the_command_prints_a_table_with_a_row_a_policy(tmp_path: Path) -> None:
     names = [line.split("|")[1].strip() for line in out.splitlines() if line.startswith("| ")]
     assert names[2:] == [OURS, *RIVALS, CLAIRVOYANT]
     assert "9,000 requests/s" in out
-
-
-MEASURED = Certificate(
-    model="gec-en",
-    model_digest="sha256:1",
-    config_digest="sha256:2",
-    hardware=Hardware(name="H100"),
-    slo_ms=500.0,
-    rate=200.0,
-    concurrency=40.0,
-    interval=Interval(195.0, 205.0),
-    curve=(
-        CurvePoint(rate=50.0, concurrency=5.0, p50_ms=95.0, p99_ms=150.0),
-        CurvePoint(rate=150.0, concurrency=20.0, p50_ms=125.0, p99_ms=280.0),
-        CurvePoint(rate=200.0, concurrency=40.0, p50_ms=180.0, p99_ms=490.0),
-        CurvePoint(rate=205.0, concurrency=80.0, p50_ms=350.0, p99_ms=900.0),
-    ),
-    made_at=0.0,
-    pods=2,
-)
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    path = tmp_path / "capacity.json"
-    write_certificate(MEASURED, path)
-    return path
-
-
-def test_a_certificate_says_what_a_pod_holds(certificate: Path) -> None:
-    code, out, _ = command(
-        "--trace", "step", "--peak", "1000", "--certificate", str(certificate), "--json", "--model", "gec-en",
-        "--hardware", "H100",
-    )  # fmt: skip
-    assert code == 0
-    found = json.loads(out)
-    assert (found["model"], found["hardware"]) == ("gec-en", "H100")
-    assert found["pod_rate"] == 100.0  # it was made with two pods
-    assert found["slo_ms"] == 500.0
-    assert 10 <= found["policies"][CLAIRVOYANT]["pods_most"] <= 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--model", "other"], "other"),
-        (["--hardware", "A100"], "A100"),
-    ],
-)
-def test_a_certificate_for_something_else_ends_with_code_2(
-    certificate: Path, arguments: list[str], says: str
-) -> None:
-    code, _, err = command("--trace", "step", "--certificate", str(certificate), *arguments)
-    assert code == 2
-    assert says in err
 
 
 def test_what_is_no_certificate_ends_with_code_2(tmp_path: Path) -> None:

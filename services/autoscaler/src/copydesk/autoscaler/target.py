@@ -11,7 +11,7 @@ from copydesk.autoscaler.capacity import Capacity
 from copydesk.autoscaler.rules import Rules
 
 DAY_MINUTES = 1440
-HIGHEST = 0.95
+HIGHEST = 0.92
 """Of R*, whatever the slow loop has found: above that, any pod that is a little slow is too slow."""
 
 
