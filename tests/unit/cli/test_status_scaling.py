@@ -1,0 +1,61 @@
+"""What `copydesk status` says of a fleet that grows and shrinks."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from copydesk.cli.commands.status import status
+from copydesk.cli.fleet.state import FleetState, ProcessState, ScalingState, write_state
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> FleetState:
+    now = time.time()
+    pods = tuple(
+        ProcessState(name=name, role="pod", pid=os.getpid(), started=now, restarts=0, draining=name == "pod-2")
+        for name in ("pod-1", "pod-2")
+    )
+    state = FleetState(
+        pid=os.getpid(),
+        started=now,
+        url=NOBODY,
+        nats_url="nats://127.0.0.1:1",
+        model="tiny",
+        model_dir="m",
+        state_dir=str(tmp_path),
+        logs="l",
+        pods=("pod-1", "pod-2"),
+        processes=pods,
+        scaling=ScalingState(least=1, most=3, pods=1, reason="demand [fell]"),
+    )
+    write_state(state)
+    return state
+
+
+def test_a_person_sees_the_limits_the_size_its_reason_and_who_drains(
+    fleet: FleetState, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert status(None, tmp_path, as_json=False, watch=False) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "autoscaled between 1 and 3 pods, now 1: demand [fell]" in lines
+    assert [line.split()[2] for line in lines if line.startswith("pod-")] == ["running", "draining"]
+
+
+def test_a_program_gets_the_same(
+    fleet: FleetState, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert status(None, tmp_path, as_json=True, watch=False) == 1
+    told = json.loads(capfdbinary.readouterr().out)
+    assert told["scaling"] == {"least": 1, "most": 3, "pods": 1, "reason": "demand [fell]"}
+    assert {row["name"]: row["draining"] for row in told["processes"] if row["role"] == "pod"} == {
+        "pod-1": False,
+        "pod-2": True,
+    }
