@@ -60,8 +60,11 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _says(found: Contest) -> list[str]:
-    best = found.policies[OURS].slo_violation_seconds - found.violations_to_best_rival
+    ours = found.policies[OURS]
+    best = ours.slo_violation_seconds - found.violations_to_best_rival
     return [
         f"{OURS}: {found.hours_to_clairvoyant:.3f} times the pod hours of the {CLAIRVOYANT} optimum; "
         f"the best rival has {best:,} s of violation.",
+        f"{ours.good_share:.4%} of the requests came in a second whose P99 was within {found.slo_ms:,.0f} ms; "
+        f"{1.0 - ours.late_share:.4%} of the answers were.",
     ]
