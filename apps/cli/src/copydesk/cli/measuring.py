@@ -55,8 +55,14 @@ def capacity(
         ),
     ] = None,
     warm_seconds: Annotated[
-        float, typer.Option(min=0.1, max=600, metavar="S", help="Before each trial, at its rate.")
-    ] = 3.0,
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=600,
+            metavar="S",
+            help="Before each trial, at its rate. (default: eight times the objective, 3 at the least)",
+        ),
+    ] = None,
     start: Annotated[
         float | None,
         typer.Option(min=0.01, metavar="RATE", help="The first rate. (default: a quarter of what batches make)"),
@@ -99,11 +105,13 @@ def capacity(
     Requests arrive at random moments that are fixed beforehand, and latency
     counts from these, whatever the fleet does. The rate doubles until it is too
     much; then the range is halved until it is 3 % wide; then the answer is tried
-    once more, for longer. Takes 5 to 10 minutes. What autoscaler and simulator
-    read is the certificate (--output, or --json).
+    once more, for longer. Takes about ten minutes, and longer for a fleet that
+    holds less than 25 requests a second; --seconds, --arrivals and
+    --precision-percent shorten it. What autoscaler and simulator read is the
+    certificate (--output, or --json).
 
-    Exit code 1 means that no rate was found or the fleet changed meanwhile, 2
-    that it cannot be measured so.
+    Exit code 1 means that no rate was found, or that the fleet changed or went
+    away meanwhile; 2 that it cannot be measured so.
 
     [bold]Examples[/]
 
@@ -126,7 +134,9 @@ def capacity(
         model=model,
         rules=Rules(slo_ms=slo_ms, slow_share=miss_percent / 100.0),
         timing=Timing(
-            seconds=seconds, arrivals=arrivals or max(100, ceil(500.0 / miss_percent)), warm_s=warm_seconds
+            seconds=seconds,
+            arrivals=arrivals or max(100, ceil(500.0 / miss_percent)),
+            warm_s=warm_seconds or min(max(3.0, 8.0 * slo_ms / 1000.0), 60.0),
         ),
         precision=precision_percent / 100.0,
         start=start,

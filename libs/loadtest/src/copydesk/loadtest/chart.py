@@ -10,13 +10,16 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 760, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 44, 46
 _TICKS = 5
+_ROOM = 1.5
+"""Above a level that is marked, for its name."""
 _COLOURS = "abcd"
 
 STYLE = (
     ".chart text{font:12px system-ui,sans-serif;fill:#1c2733}.chart .h{font-size:14px;font-weight:600}"
     ".chart .grid{stroke:#1c273322}.chart .mark{stroke:#c43b3b;stroke-dasharray:5 4}.chart .mt{fill:#c43b3b}"
     ".chart polyline{fill:none;stroke-width:1.8}"
-    ".chart .a{stroke:#1f6feb}.chart .b{stroke:#d97706}.chart .c{stroke:#7a8794}.chart .d{stroke:#b42dbd}"
+    ".chart polyline.a{stroke:#1f6feb}.chart polyline.b{stroke:#d97706}.chart polyline.c{stroke:#7a8794}"
+    ".chart polyline.d{stroke:#b42dbd}"
     ".chart text,.chart circle{stroke:none}"
     ".chart text.a,.chart circle.a{fill:#1f6feb}.chart text.b,.chart circle.b{fill:#d97706}"
     ".chart text.c,.chart circle.c{fill:#7a8794}.chart text.d,.chart circle.d{fill:#b42dbd}"
@@ -83,7 +86,7 @@ class _Scale:
         xs = [x for line in chart.lines for x, _ in line.points]
         ys = [y for line in chart.lines for _, y in line.points if y is not None]
         if chart.level is not None:
-            ys.append(chart.level[0])
+            ys.append(_ROOM * chart.level[0])
         x_low, x_high = min(xs, default=0.0), max(xs, default=1.0)
         y_high = max([*ys, chart.least_y], default=1.0)
         if chart.log_y:

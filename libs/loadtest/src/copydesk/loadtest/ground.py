@@ -80,7 +80,24 @@ class NoAnswerError(CopydeskError):
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
         self.message = message
-        super().__init__(f"the fleet does not answer a single request: {kind}: {' '.join(message.split())[:200]}")
+        super().__init__(f"the fleet does not answer a single request: {kind}: {_words(message)}")
+
+
+def _words(body: str) -> str:
+    """Return what an answer says is wrong; all of it in one line where it is not in the form of a gateway."""
+    try:
+        said = msgspec.json.decode(body, type=_Refusal).error.message
+    except msgspec.DecodeError:
+        said = body
+    return " ".join(said.split())[:200]
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    message: str
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Fault
 
 
 class FleetGround:

@@ -40,8 +40,12 @@ def rows(report: LoadReport) -> list[tuple[str, str]]:
         ("goodput", f"{report.goodput:.1f}/s within {report.slo_ms:g} ms, {report.good_share:.2%} of all"),
         ("latency", shown),
         ("longest stall", f"{report.stall_s:.2f} s without an answer"),
-        ("generator", f"{report.processes} processes, late by P99 {report.late_p99_ms:.1f} ms"),
+        ("generator", f"{_processes(report.processes)}, late by P99 {report.late_p99_ms:.1f} ms"),
     ]
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def charts_of(report: LoadReport) -> list[Chart]:

@@ -13,8 +13,9 @@ def picture(certificate: Certificate) -> str:
         Line("P50", [(point.concurrency, point.p50_ms) for point in points], dots=True),
         Line("P99", [(point.concurrency, point.p99_ms) for point in points], dots=True),
     ]
+    pods = "1 pod" if certificate.pods == 1 else f"{certificate.pods} pods"
     chart = Chart(
-        f"{certificate.model}: latency in ms, {certificate.pods} pods on {certificate.hardware.name}",
+        f"{certificate.model}: latency in ms, {pods} on {certificate.hardware.name}",
         "requests in flight",
         lines,
         log_y=True,

@@ -115,7 +115,7 @@ def planned(request: LoadRequest) -> tuple[Plan, float, str]:
     at = seconds / 3.0 if request.burst_at is None else request.burst_at
     length = seconds / 6.0 if request.burst_seconds is None else request.burst_seconds
     plan = Plan.burst(rate, request.peak, seconds, at=at, length=length, rng=rng)
-    return plan, seconds, f"burst {rate:g}/s, {request.peak:g}/s from second {at:g} for {length:g} s"
+    return plan, seconds, f"burst {rate:g}/s, {request.peak:g}/s from second {at:.4g} for {length:.4g} s"
 
 
 def _poisson(rng: random.Random) -> Callable[[float, float], Plan]:
@@ -151,6 +151,7 @@ async def _send(request: LoadRequest, plan: Plan, seconds: float, shape: str, ta
 
 
 def _show(report: LoadReport, request: LoadRequest, url: str) -> int:
+    terminal.write_line(msgspec.json.encode(report) if request.as_json else _table(report).encode())
     if request.page is not None:
         made = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M UTC")
         facts = [("made", made), ("fleet", url), ("command", shlex.join(["copydesk", *sys.argv[1:]]))]
@@ -158,8 +159,7 @@ def _show(report: LoadReport, request: LoadRequest, url: str) -> int:
             request.page.write_text(html(report, title="Copydesk under load", facts=facts), encoding="utf-8")
         except OSError as error:
             terminal.say_error(f"{request.page}: {error.strerror}")
-            return _BAD_INPUT
-    terminal.write_line(msgspec.json.encode(report) if request.as_json else _table(report).encode())
+            return _FAILED
     return 0
 
 
