@@ -53,6 +53,7 @@ class World:
     def __init__(self, directory: Path, limits: Limits, size: int) -> None:
         self.directory = directory
         self.code = POD
+        self.python = sys.executable
         self.grace = 30.0
         self.seen: list[events.Event] = []
         self.statuses: list[ReplicaStatus] = []
@@ -99,7 +100,7 @@ class World:
         return ChildSpec(name, Role.POD, (sys.executable, "-S", "-c", self.code, name), grace=self.grace)
 
     def plan_more(self, name: str) -> ChildSpec:
-        argv = (sys.executable, "-S", "-c", self.code, name)
+        argv = (self.python, "-S", "-c", self.code, name)
         return ChildSpec(name, Role.POD, argv, grace=self.grace, vital=Vital.NEVER)
 
     async def is_up(self, spec: ChildSpec, pid: int) -> bool:
@@ -252,6 +253,16 @@ async def test_a_pod_that_cannot_start_does_not_end_the_fleet_and_goes_at_once(w
     await until(lambda: world.statuses[-1].starting == ("pod-3",))
     world.decide(2)
     await until(lambda: world.names == {"pod-1", "pod-2"})
+    assert not world.happened(events.Failed)
+
+
+async def test_a_program_that_cannot_be_run_now_is_tried_until_it_can(world: World) -> None:
+    world.python = str(world.directory / "python")
+    world.decide(3)
+    await until(lambda: len(world.happened(events.NotStarted)) >= 3)
+    assert world.happened(events.NotStarted)[0].name == "pod-3"
+    (world.directory / "python").symlink_to(sys.executable)
+    await until(lambda: len(world.up) == 3)
     assert not world.happened(events.Failed)
 
 

@@ -6,6 +6,7 @@ Decisions are `policy`'s and `scaling`'s; this module starts, waits and signals.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +140,8 @@ class Supervisor:
         task.add_done_callback(self._task_ended)
 
     def _begin(self, member: Member) -> None:
-        rotate(member.log)
+        with contextlib.suppress(OSError):  # a log that cannot be opened is told when its process is to be started
+            rotate(member.log)
         member.task = asyncio.create_task(self._keep(member), name=member.spec.name)
         member.task.add_done_callback(self._task_ended)
 
