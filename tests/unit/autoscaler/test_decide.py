@@ -77,7 +77,14 @@ def test_a_steady_load_is_given_what_it_needs_and_some_headroom() -> None:
     last = found[-1]
     assert last.inputs.demand == pytest.approx(8.0)
     assert last.replicas == math.ceil(8.0 / last.inputs.share)
-    assert last.inputs.share == pytest.approx(1.0 / (1.0 + RULES.ramp_prior * RULES.cold_start_s))
+    assert last.inputs.share == pytest.approx(1.0 / (1.0 + RULES.unseen_ramp * RULES.cold_start_s))
+
+
+def test_a_long_cold_start_is_given_headroom_for_a_fifth_of_growth_and_no_more() -> None:
+    assert Rules(cold_start_s=20.0).unseen_ramp == Rules().ramp_prior
+    slow = Rules(cold_start_s=400.0)
+    found, _ = follow(lambda now: 160.0, 100.0, policy=Policy(POD, Limits(1, 100), slow))
+    assert found[-1].inputs.share == pytest.approx(1.0 / 1.2)
 
 
 def test_growth_is_immediate_and_shrinking_waits_for_five_minutes() -> None:

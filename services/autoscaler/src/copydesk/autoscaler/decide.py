@@ -81,7 +81,7 @@ def _remember(policy: Policy, state: State, found: Demand, size: int, now: float
 
 def _inputs(policy: Policy, state: State, found: Demand, census: Census, size: int, now: float) -> Inputs:
     rules, capacity = policy.rules, policy.capacity
-    part = share(capacity, rules, state.ramp or rules.ramp_prior, state.refinement.factor)
+    part = share(capacity, rules, state.ramp or rules.unseen_ramp, state.refinement.factor)
     d6, d20, d60 = (window.mean(state.demand, seconds, now) for seconds in (6.0, 20.0, 60.0))
     rise = window.slope(state.demand, now)
     wanted = _pods(d20 + rise * rules.lead_s, part)
@@ -138,7 +138,7 @@ def _learn(policy: Policy, state: State, found: Demand, census: Census, inputs: 
             ),
         ),
         inputs.demand_6,
-        rules.ramp_prior,
+        rules.unseen_ramp,
         now,
     )
 

@@ -23,8 +23,10 @@ class Rules:
     # A target between these shares of C*; with what the curve says of them, shares of R*.
     least_share: float = 0.5
     most_share: float = 0.85
-    # Assumed of a day that has not been seen: demand rises by so much of itself in a second, a fifth in a minute.
+    # Assumed of a day that has not been seen: demand rises by so much of itself in a second, a fifth in a minute,
+    # and by no more than a fifth within a cold start: what rises for longer is seen to rise.
     ramp_prior: float = 0.0033
+    rise_prior: float = 0.2
     # Beyond the cold start: the time to see, to decide, and to be found by the gateways.
     reaction_s: float = 5.0
     # What is short of this many times what works or will soon is panic: growth is then hardly limited.
@@ -64,6 +66,11 @@ class Rules:
                 raise LimitsError(key, value, "expected a finite number above 0")
         if not self.least_share <= self.most_share <= 1.0:
             raise LimitsError("most_share", self.most_share, f"expected {self.least_share} (least_share) to 1")
+
+    @property
+    def unseen_ramp(self) -> float:
+        """The relative rise a second that is assumed until a day has shown its own."""
+        return min(self.ramp_prior, self.rise_prior / self.cold_start_s)
 
     @property
     def lead_s(self) -> float:

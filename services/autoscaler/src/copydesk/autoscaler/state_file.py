@@ -96,7 +96,7 @@ class StateFile:
         return State(
             service_s=saved.service_s,
             ramps=saved.ramps,
-            ramp=steepest(saved.ramps, rules.ramp_prior) if saved.ramps else 0.0,
+            ramp=steepest(saved.ramps, rules.unseen_ramp) if saved.ramps else 0.0,
             season=saved.season,
             refinement=Refinement(factor=saved.factor if fresh else 1.0),
         )
