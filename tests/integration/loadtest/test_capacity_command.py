@@ -25,7 +25,7 @@ from copydesk.loadtest.certificate import Hardware, read_certificate
 from copydesk.loadtest.client import Target, correction_bodies
 from copydesk.loadtest.examination import certify, examine
 from copydesk.loadtest.generators import Generators
-from copydesk.loadtest.ground import FleetGround, Scouted, Timing, batch_shapes
+from copydesk.loadtest.ground import FleetGround, NoAnswerError, Scouted, Timing, batch_shapes
 from copydesk.loadtest.record import Record, RecordError, Subject, read_record, write_record
 from copydesk.loadtest.search import Found, Measure, Purpose, Scope
 from copydesk.loadtest.trial import Trial
@@ -147,6 +147,35 @@ def test_a_server_of_another_kind_is_refused(tmp_path: Path) -> None:
             server.shutdown()
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "no Copydesk gateway" in refused.stderr
+
+
+def test_a_machine_that_is_too_busy_to_send_is_not_held_against_the_fleet(
+    start_slots: StartSlots, tmp_path: Path
+) -> None:
+    server = start_slots(8, 5.0)
+    begun = msgspec.structs.replace(record(server.url), rules=Rules(slo_ms=30_000.0))
+    late = msgspec.structs.replace(asyncio.run(search(server))[0].trials[0], late_p99_ms=42.0, processes=2)
+    lates = (msgspec.structs.replace(late, rate=rate) for rate in (20.0, 10.0, 5.0) for _ in range(3))
+    write_record(msgspec.structs.replace(begun, trials=tuple(lates)), tmp_path / "state.json")
+    given_up = copydesk(
+        *("capacity", "--url", server.url, "--resume", "--state", str(tmp_path / "state.json")),
+        *("--hardware", "test", "--slo-ms", "30000"),
+    )
+    assert (given_up.exit_code, given_up.stdout) == (1, "")
+    assert "nothing was found out; at 5 requests/s: requests were sent late (P99 42.0 ms)" in given_up.stderr
+    assert "this machine is too busy" in given_up.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"error": {"code": "no_endpoints", "message": "No  pod is ready."}}', "http_503: No pod is ready."),
+        ("<html>\n bad gateway", "http_503: <html> bad gateway"),
+        ('{"error": "full"}', 'http_503: {"error": "full"}'),
+    ],
+)
+def test_why_a_fleet_does_not_answer_is_told_in_its_own_words(body: str, words: str) -> None:
+    assert str(NoAnswerError("http_503", body)).endswith(f"does not answer a single request: {words}")
 
 
 class NothingHere(BaseHTTPRequestHandler):
