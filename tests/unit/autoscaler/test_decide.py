@@ -28,6 +28,7 @@ from copydesk.autoscaler import (
     State,
     decide,
 )
+from copydesk.autoscaler.reason import explain
 
 # A pod that answers 100 requests a second with 20 at a time; the share of that is linear in the concurrency.
 POD = Capacity(20.0, 100.0, 1000.0, (0.0, 20.0), (0.0, 1.0))
@@ -289,6 +290,14 @@ def test_every_decision_says_why_in_words() -> None:
         assert what.startswith(("stay at", "add", "remove"))
         assert why
     assert {Rule.DOWN, Rule.HOLD_RECENT, Rule.HOLD_PACE} <= {decision.rule for decision in found}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in Rule if rule is not Rule.LIMIT])
+def test_each_rule_can_be_said_in_words(rule: Rule) -> None:
+    found, _ = follow(lambda now: 100.0, 10.0)
+    plain = explain(rule, rule, found[-1].inputs, 12, POLICY)
+    assert plain.startswith(("add", "remove"))
+    assert explain(Rule.LIMIT, rule, found[-1].inputs, 12, POLICY) == f"{plain}, and the limits are 1 to 100"
 
 
 any_float = st.floats(allow_nan=True, allow_infinity=True)
