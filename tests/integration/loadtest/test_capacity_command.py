@@ -330,6 +330,35 @@ def test_a_load_is_reported_as_a_table_as_json_and_as_a_page(start_slots: StartS
     assert shown.stdout.splitlines()[1].split() == ["requests", "20:", "20", "ok,", "0", "refused,", "0", "failed"]
 
 
+def test_a_load_that_is_interrupted_reports_what_is_known(start_slots: StartSlots) -> None:
+    server = start_slots(8, 5.0)
+    arguments = ["bench", "load", "--url", server.url, "--rate", "40", "--seconds", "600", "--slo-ms", "500"]
+    command = [sys.executable, "-c", TALKATIVE, *arguments, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = ""
+        while "not answered in 500 ms" not in told:
+            told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate()
+    assert process.returncode == 130
+    report = json.loads(printed)
+    assert 0 < report["planned"] < 40 * 600
+    assert report["ok"] == report["planned"]
+    assert report["seconds"] < 600
+    assert "interrupted; the report is of the first" in said
+
+
+TALKATIVE = """
+import sys
+from copydesk.cli.main import app
+from copydesk.cli.commands import load
+load.TELL_S = 0.5
+app(sys.argv[1:])
+"""
+"""The command, that tells more often how it goes."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -27,11 +28,14 @@ from copydesk.loadtest.generators import GeneratorError, Generators
 from copydesk.loadtest.load_report import LoadReport, report_load
 from copydesk.loadtest.page import html, rows
 from copydesk.loadtest.plan import Plan, PlanError
+from copydesk.loadtest.tally import Tally, Watch
 from copydesk.loadtest.trace import TraceError, read_trace
 
 _BAD_INPUT = 2
 _FAILED = 1
 _INTERRUPTED = 130
+TELL_S = 10.0
+"""How often it is told how a load goes, in seconds."""
 LATE_MS = 5.0
 """Lateness of the generator, P99, from which on the report says more of it than of the fleet."""
 
@@ -70,7 +74,7 @@ def bench_load(request: LoadRequest) -> int:
         plan, seconds, shape = planned(request)
         target = _target(request, url)
         _say(f"{len(plan.offsets)} requests in {seconds:.1f} s to {url}: {shape}")
-        report = asyncio.run(_send(request, plan, seconds, shape, target))
+        report, partial = asyncio.run(_send(request, plan, seconds, shape, target))
     except KeyboardInterrupt:
         terminal.say_error("interrupted")
         return _INTERRUPTED
@@ -88,7 +92,9 @@ def bench_load(request: LoadRequest) -> int:
             f"requests were sent late, P99 {report.late_p99_ms:.1f} ms: the latencies are in part the generator's "
             "(more --processes may help)"
         )
-    return _show(report, request, url)
+    if partial:
+        terminal.say_error(f"interrupted; the report is of the first {report.seconds:.1f} s")
+    return _show(report, request, url) or (_INTERRUPTED if partial else 0)
 
 
 def planned(request: LoadRequest) -> tuple[Plan, float, str]:
@@ -144,10 +150,54 @@ def _target(request: LoadRequest, url: str) -> Target:
     return Target(url=url, bodies=correction_bodies(texts, request.model or ""), headers=headers)
 
 
-async def _send(request: LoadRequest, plan: Plan, seconds: float, shape: str, target: Target) -> LoadReport:
-    async with Generators(target) as generators:
-        samples = await generators.fly(plan.offsets, processes=request.processes, grace=request.grace)
-    return report_load(samples, shape=shape, seconds=seconds, slo_ms=request.slo_ms, processes=request.processes)
+async def _send(
+    request: LoadRequest, plan: Plan, seconds: float, shape: str, target: Target
+) -> tuple[LoadReport, bool]:
+    """Send the load; return the report, and whether it is of a part, because of Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: Nothing is known yet, or it is pressed again.
+    """
+    watch = Watch(begin=0.0, end=seconds + 1.0, slo_s=request.slo_ms / 1000.0, late_s=LATE_MS / 1000.0)
+    progress = _Progress(request.slo_ms)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, progress.interrupt)
+    try:
+        async with Generators(target) as generators:
+            samples, until = await generators.fly_while(
+                plan.offsets, watch, progress.going_on, processes=request.processes, grace=request.grace
+            )
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    if until is not None:
+        samples, seconds = [sample for sample in samples if sample.planned < until], min(seconds, until)
+        if not samples:
+            raise KeyboardInterrupt
+    report = report_load(samples, shape=shape, seconds=seconds, slo_ms=request.slo_ms, processes=request.processes)
+    return report, until is not None
+
+
+class _Progress:
+    """Tells every few seconds how a load goes, and ends it after Ctrl-C, with what is known by then."""
+
+    def __init__(self, slo_ms: float) -> None:
+        self._slo_ms = slo_ms
+        self._began = self._told = time.monotonic()
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """End the load at the next opportunity; at once when it is asked for again."""
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def going_on(self, tally: Tally) -> bool:
+        """Take in what is known of the load; returns whether it goes on."""
+        now = time.monotonic()
+        if now - self._told >= TELL_S:
+            self._told = now
+            _say(f"{now - self._began:.0f} s: {tally.missed} of {tally.due} not answered in {self._slo_ms:g} ms")
+        return not self._interrupted
 
 
 def _show(report: LoadReport, request: LoadRequest, url: str) -> int:
