@@ -14,7 +14,7 @@ from copydesk.autoscaler.compare import compare
 from copydesk.autoscaler.log_entry import Entry, Virtual
 from copydesk.autoscaler.observer import Outcome
 from copydesk.cli.decisions.moment import MomentError, read_moment
-from copydesk.cli.decisions.render import comparison_tables, decision_table
+from copydesk.cli.decisions.render import comparison_tables, decision_table, told
 from copydesk.cli.decisions.row import rows
 from copydesk.cli.main import app
 
@@ -92,6 +92,22 @@ def test_a_table_says_when_how_many_by_which_rule_and_why() -> None:
     assert "(2 decisions)" in lines[1]
     assert "3 → 5 (+2)  panic   P99 1234 ms, 7 shed  demand has jumped [red]  failed: away" in lines[2]
     assert "stuck: a, b, c and 1 more" in lines[3]
+
+
+WHY = "demand is 7.0 pods' worth, rising by 4.5 a minute; at 85% a pod that takes 10"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_where_a_line_has_no_room_for_it_the_reason_stands_below_in_whole_words(width: int) -> None:
+    busy = Outcome(seconds=2.0, p99_ms=10_000.0, shed=53)
+    story = [entry(1, 9, 10, rule="hold_new_leader", reason=f"x: {WHY}"), entry(2, 10, 10, observed=busy)]
+    for shape in (decision_table(rows(story)), told(story[0])):
+        lines = shown(shape, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        told_why = " ".join(line.strip() for line in lines if line.startswith("    "))
+        assert WHY in told_why
+        assert max(len(line) for line in lines if line.startswith("    ")) > width / 2
+        assert "9 → 10 (+1)" in " ".join(lines)
 
 
 def test_models_and_policies_are_columns_where_there_are_several() -> None:

@@ -13,6 +13,8 @@ from copydesk.autoscaler.compare import Comparison, Stretch, Verdict
 from copydesk.autoscaler.decision import Rule
 from copydesk.autoscaler.log_entry import LIVE, Entry
 from copydesk.cli.decisions.row import Row
+from copydesk.cli.decisions.told_rows import ToldRow, ToldRows
+from copydesk.common.messages import LATENCY_BOUNDS_MS
 
 _COLOURS = {
     Rule.UP.value: "green",
@@ -35,33 +37,24 @@ _VERDICTS = {
 
 def decision_table(found: Sequence[Row]) -> RenderableType:
     """Show decisions, the newest last."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     several = len({row.first.model for row in found}) > 1
     named = any(row.first.policy != LIVE for row in found)
     today = len({_day(row.first.time) for row in found} | {_day(row.last.time) for row in found}) == 1
-    for column, shown in (("time", True), ("model", several), ("policy", named), ("pods", True)):
-        if shown:
-            table.add_column(column, no_wrap=True)
-    table.add_column("rule", no_wrap=True)
-    table.add_column("and then", no_wrap=True)
-    table.add_column("why", ratio=1, overflow="fold")
+    lines = []
     for row in found:
-        cells: list[Text] = [Text(_time(row, with_day=not today), "dim")]
+        cells = [Text(_time(row, with_day=not today), "dim")]
         cells += [Text(row.first.model)] if several else []
         cells += [Text(row.first.policy, "" if row.first.policy == LIVE else "magenta")] if named else []
-        table.add_row(*cells, _pods(row.first), _rule(row.first), _then(row), _why(row))
-    return table
+        lines.append(ToldRow((*cells, _pods(row.first), _rule(row.first), _then(row)), _why(row)))
+    who = (*(["model"] if several else []), *(["policy"] if named else []))
+    return ToldRows(lines, ("time", *who, "pods", "rule", "and then", "why"))
 
 
 def told(entry: Entry) -> RenderableType:
     """Show one decision as it comes, below the last."""
-    line = Table.grid(padding=(0, 2, 0, 0))
-    for width in (8, 12, 13, 17):
-        line.add_column(min_width=width, no_wrap=True)
-    line.add_column(ratio=1, overflow="fold")
     name = entry.model if entry.policy == LIVE else f"{entry.model} ({entry.policy})"
-    line.add_row(Text(_clock(entry.time), "dim"), Text(name), _pods(entry), _rule(entry), _why(Row(entry, entry)))
-    return line
+    cells = (Text(_clock(entry.time), "dim"), Text(name), _pods(entry), _rule(entry))
+    return ToldRows([ToldRow(cells, _why(Row(entry, entry)))], least=(8, 12, 13, 17))
 
 
 def comparison_tables(found: Sequence[Comparison]) -> RenderableType:
@@ -94,7 +87,7 @@ def _then(row: Row) -> Text:
     text = Text()
     slo_ms = row.first.slo_ms
     if row.p99_ms is not None:
-        text.append(f"P99 {row.p99_ms:.0f} ms", "red" if 0.0 < slo_ms < row.p99_ms else "")
+        text.append(f"P99 {_latency(row.p99_ms)}", "red" if 0.0 < slo_ms < row.p99_ms else "")
     for count, what in ((row.shed, "shed"), (row.failed, "failed")):
         if count:
             text.append(f"{', ' if text else ''}{count} {what}", "red")
@@ -132,7 +125,7 @@ def _totals(one: Comparison) -> Table:
     table.add_row("moves", str(one.live_moves), str(one.candidate_moves))
     table.add_row("objective missed (observed)", _duration(one.violation_seconds), Text("-", "dim"))
     table.add_row("too few pods for the work (computed)", Text("-", "dim"), _duration(one.short_seconds))
-    table.add_row("worst P99 (observed)", _ms(one.p99_ms), Text("-", "dim"))
+    table.add_row("worst P99 (observed)", _latency(one.p99_ms), Text("-", "dim"))
     table.add_row("shed, failed (observed)", f"{one.shed}, {one.failed}", Text("-", "dim"))
     table.add_row("differed for", "", _duration(one.differed_seconds))
     return table
@@ -149,7 +142,7 @@ def _stretches(found: Sequence[Stretch]) -> Iterator[RenderableType]:
         "shadow",
         "hours",
         "missed",
-        "P99 ms",
+        "P99",
         *(["shed"] if shed else []),
         "short",
     ):
@@ -164,7 +157,7 @@ def _stretches(found: Sequence[Stretch]) -> Iterator[RenderableType]:
             _span(one.candidate),
             f"{one.pod_hours:+.2f}",
             _duration(one.violation_seconds),
-            "-" if one.p99_ms is None else f"{one.p99_ms:.0f}",
+            _latency(one.p99_ms),
             *([str(one.shed)] if shed else []),
             _duration(one.short_seconds),
             Text(word, colour),
@@ -180,8 +173,11 @@ def _span(values: tuple[int, int]) -> str:
     return str(least) if least == most else f"{least}-{most}"
 
 
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms"
+def _latency(value: float | None) -> str:
+    """Gateways count what took longer than the last bound without saying by how much."""
+    if value is None:
+        return "-"
+    return f"{value:.0f} ms" if value < LATENCY_BOUNDS_MS[-1] else f"over {LATENCY_BOUNDS_MS[-1] / 1000:.0f} s"
 
 
 def _duration(seconds: float) -> str:
