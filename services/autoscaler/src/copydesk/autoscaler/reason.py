@@ -38,11 +38,19 @@ def _stale(inputs: Inputs, _: Policy) -> str:
     return f"{named}, and what is missing is not zero"
 
 
+def _recent(inputs: Inputs, policy: Policy) -> str:
+    took = f"it took {inputs.peak} within the last {policy.rules.memory_s:.0f} s"
+    if inputs.peak >= inputs.size:
+        return took
+    return f"{took}, and what works does not go within {policy.rules.panic_s:.0f} s of a jump"
+
+
 _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     Rule.STEADY: lambda i, _: _work(i),
     Rule.UP: lambda i, _: _work(i),
     Rule.PANIC: lambda i, _: (
-        f"demand has jumped to {i.urgent:.1f} pods' worth, and {i.effective:.1f} pods work or soon will"
+        f"demand has jumped to {i.urgent:.1f} pods' worth; at {i.share:.0%} a pod that takes "
+        f"{i.urgent / i.share:.1f}, and {i.effective:.1f} work or soon will"
     ),
     Rule.FORECAST: lambda i, _: (
         f"days before (right to {i.forecast_error or 0.0:.0%}) promise that it will take {i.forecast}"
@@ -55,7 +63,7 @@ _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     Rule.HOLD_NEW: lambda i, p: (
         f"who has just begun to lead, or to hear again, does not shrink for {p.rules.new_leader_s:.0f} s"
     ),
-    Rule.HOLD_RECENT: lambda i, p: f"it took {i.peak} within the last {p.rules.memory_s:.0f} s",
+    Rule.HOLD_RECENT: _recent,
     Rule.HOLD_GUARD: lambda i, _: (
         f"with fewer, {i.demand_60:.1f} pods' worth of the last minute would be too much"
     ),
