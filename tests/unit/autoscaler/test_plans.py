@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_a_shadow_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     error = refused(shadow_file=file)
     assert (error.key, error.problem) == (
         "SHADOW_FILE",
-        f"{file}: candidate.rules.guard: 0.0: expected a finite number above 0",
+        f"{file}: candidate.rules.guard: 0.0: expected a finite number above 0, 1 at the most",
     )
     assert refused(shadow_file=tmp_path / "none.yaml").problem.endswith("No such file or directory")
 
@@ -179,3 +180,49 @@ def test_a_file_of_nothing_but_zeros_is_none(tmp_path: Path) -> None:
 def test_a_certificate_that_is_broken_is_refused(certificate: Path) -> None:
     certificate.write_bytes(msgspec.json.encode({"version": 1, "model": "gec-en"}))
     assert "no capacity certificate" in refused(certificate=certificate).problem
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("models:\n- model: m\n  max_pods: 3\n  max_pods: 30\n", "'max_pods' is there twice"),
+        ("models: [{model: m}]\nmodels: [{model: n}]\n", "'models' is there twice"),
+        ("models:\n- model: 2026-13-45\n", "a value is none: month must be in 1..12"),
+        ("[" * 5000, "is nested too deeply"),
+        ("models: " + "[" * 5000, "is nested too deeply"),
+        ("models: [{model: m, slo_ms: 1.0e-300}]", "models[0].slo_ms: 1e-300: expected 1 to 600,000"),
+        ("models: [{model: m, slo_ms: .inf}]", "models[0].slo_ms: inf: expected 1 to 600,000"),
+        ("models: [{model: m, rate: 1.0e-300}]", "models[0].rate: 1e-300: expected 0.001 to 1,000,000"),
+        ("models: [{model: m, cold_start_s: 1.0e+300}]", "models[0].cold_start_s: 1e+300: expected a finite"),
+        ("models: [{model: m, rules: {growth_ratio: 1.0e+308}}]", "rules.growth_ratio: 1e+308: expected a finite"),
+        ("models: [{model: m, rules: {shrink_share: 50}}]", "rules.shrink_share: 50.0: expected a finite number"),
+        ("models: [{model: m, rules: {most_share: 1.0e-300, least_share: 1.0e-300}}]", "0.01 (least_share) to 1"),
+    ],
+)
+def test_nonsense_in_a_models_file_is_refused_with_its_place(tmp_path: Path, content: str, problem: str) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(content)
+    error = refused(models_file=file)
+    assert error.key == "MODELS_FILE"
+    assert f"{file}" in error.problem
+    assert problem in error.problem
+
+
+def test_a_key_may_be_overridden_where_an_anchor_is_merged(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(
+        "models:\n- &a {model: m, max_pods: 3}\n- {<<: *a, model: n}\n- {<<: *a, model: o, max_pods: 5}\n"
+    )
+    plans = load_plans(settings(models_file=file))
+    assert [(plan.model, plan.live.limits.max_pods) for plan in plans] == [("m", 3), ("n", 3), ("o", 5)]
+
+
+def test_a_models_file_that_is_no_file_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert refused(models_file=tmp_path / "pipe").problem.endswith("pipe is no file")
+    assert refused(models_file=tmp_path).problem.endswith("Is a directory")
+
+
+def test_what_is_assumed_of_a_pod_is_nothing_that_overflows() -> None:
+    assert refused(rate=1e-300).key == "RATE"
+    assert refused(concurrency=1e-300).key == "CONCURRENCY"

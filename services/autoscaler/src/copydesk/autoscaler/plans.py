@@ -17,6 +17,8 @@ from copydesk.common.messages import InvalidNameError, subject_token
 from copydesk.loadtest.certificate import CertificateError, read_certificate
 
 MOST_PODS = 10_000
+LEAST_ASSUMED = 0.001
+LONGEST_SLO_MS = 600_000.0
 
 
 def load_plans(settings: AutoscalerSettings) -> tuple[Plan, ...]:
@@ -130,10 +132,10 @@ def _other_source(given: CandidateEntry, place: _Place, entry: ModelEntry, live:
 
 def _source(entry: ModelEntry, place: _Place) -> CapacitySource:
     for key, value in (("concurrency", entry.concurrency), ("rate", entry.rate)):
-        if not 0.0 <= value <= 1e6:
-            raise place.error(key, f"{value}: expected 0 to 1,000,000")
-    if not 0.0 < entry.slo_ms < math.inf:
-        raise place.error("slo_ms", f"{entry.slo_ms}: expected a number above 0")
+        if value != 0.0 and not LEAST_ASSUMED <= value <= 1e6:
+            raise place.error(key, f"{value}: expected {LEAST_ASSUMED} to 1,000,000, or 0 for what is usual")
+    if not 1.0 <= entry.slo_ms <= LONGEST_SLO_MS:
+        raise place.error("slo_ms", f"{entry.slo_ms}: expected 1 to {LONGEST_SLO_MS:,.0f}")
     if not entry.certificate:
         return CapacitySource(concurrency=entry.concurrency, rate=entry.rate, slo_ms=entry.slo_ms)
     if entry.concurrency or entry.rate:

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from copydesk.autoscaler.limits import LimitsError
 
+LARGEST = 86_400.0
+"""Of any rule: a day, where it is a time. Beyond lies nothing that anybody means, and numbers that overflow."""
+LEAST_SHARE = 0.01
+SHARES = ("least_share", "most_share", "shrink_share", "stuck_share", "guard", "slack")
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -62,10 +67,12 @@ class Rules:
     def __post_init__(self) -> None:
         for key in self.__slots__:
             value = getattr(self, key)
-            if not (math.isfinite(value) and value > 0):
-                raise LimitsError(key, value, "expected a finite number above 0")
-        if not self.least_share <= self.most_share <= 1.0:
-            raise LimitsError("most_share", self.most_share, f"expected {self.least_share} (least_share) to 1")
+            most = 1.0 if key in SHARES else LARGEST
+            if not (math.isfinite(value) and 0 < value <= most):
+                raise LimitsError(key, value, f"expected a finite number above 0, {most:g} at the most")
+        if not max(LEAST_SHARE, self.least_share) <= self.most_share:
+            least = max(LEAST_SHARE, self.least_share)
+            raise LimitsError("most_share", self.most_share, f"expected {least} (least_share) to 1")
 
     @property
     def unseen_ramp(self) -> float:

@@ -75,7 +75,7 @@ class AutoscalerSettings(ServiceSettings, env_prefix="COPYDESK_AUTOSCALER_"):
         description="Requests a second of a pod, assumed without a certificate; 0: each takes half the objective.",
     )
     slo_ms: float = Field(
-        1_000.0, gt=0, le=600_000, description="Objective for P99 latency in milliseconds, without a certificate."
+        1_000.0, ge=1, le=600_000, description="Objective for P99 latency in milliseconds, without a certificate."
     )
     image: str = Field(
         "", description="Image that nodes are to have at hand before more pods land; none: no hint."
