@@ -224,6 +224,9 @@ def test_a_certificate_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         ({"rate": 0.0}, "rate is 0.0, expected a finite number above 0"),
         ({"pods": 0}, "pods is 0"),
+        ({"pods": 10**400}, "pods is 1000"),
+        ({"rate": 5e-324, "interval": Interval(0.0, None), "pods": 2}, "rate is 5e-324"),
+        ({"concurrency": 1e300}, "concurrency is 1e+300"),
         ({"interval": Interval(51.0, 52.0)}, "interval is 51 to 52.0, expected to hold the rate, 50"),
         ({"curve": ()}, "curve is empty"),
         ({"curve": (CurvePoint(rate=1, concurrency=1, p50_ms=0, p99_ms=1),)}, "not above 0"),
@@ -255,3 +258,8 @@ def test_a_certificate_is_only_for_what_it_was_made_for() -> None:
 
 def test_the_digest_of_a_configuration_does_not_depend_on_its_order() -> None:
     assert digest_of({"a": "1", "b": "2"}) == digest_of({"b": "2", "a": "1"}) != digest_of({"a": "12"})
+
+
+def test_what_is_nested_beyond_reason_is_no_certificate() -> None:
+    with pytest.raises(CertificateError, match="no capacity certificate: maximum recursion"):
+        decode(b'{"version": 1, "x": ' + b"[" * 100_000, "capacity.json")

@@ -22,6 +22,10 @@ VERSION = 1
 """Of the file. A reader refuses what is newer: a field that it does not know may change the meaning."""
 
 
+LEAST, LARGEST = 1e-6, 1e12
+"""Of any figure: what is beyond was measured of nothing, and overflows where it is divided."""
+
+
 class CertificateError(CopydeskError):
     """A certificate that cannot be read, contradicts itself, or is not for what it is to be used for.
 
@@ -157,7 +161,7 @@ def decode(content: bytes, source: str) -> Certificate:
         if version != VERSION:
             raise CertificateError(source, f"version {version} of a capacity certificate, expected {VERSION}")
         certificate = msgspec.json.decode(content, type=Certificate)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CertificateError(source, f"no capacity certificate: {error}") from error
     fault = _fault(certificate)
     if fault:
@@ -204,8 +208,8 @@ def _fault(certificate: Certificate) -> str:
     names = ("slo_ms", "miss_share", "rate", "concurrency", "pods")
     positive = {name: getattr(certificate, name) for name in names}
     for name, value in positive.items():
-        if not (math.isfinite(value) and value > 0):
-            return f"{name} is {value}, expected a finite number above 0"
+        if not LEAST <= value <= LARGEST:
+            return f"{name} is {str(value)[:40]}, expected a finite number above 0 ({LEAST:g} to {LARGEST:g})"
     low, high = certificate.interval
     if not 0 <= low <= certificate.rate <= (math.inf if high is None else high):
         return f"interval is {low:g} to {high}, expected to hold the rate, {certificate.rate:g}"
