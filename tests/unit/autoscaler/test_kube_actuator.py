@@ -86,6 +86,15 @@ async def test_a_model_without_a_workload_and_a_size_below_one_are_refused(
     assert server.log == []
 
 
+@pytest.mark.parametrize("size", [-1, 2**31, 10**30])
+async def test_a_size_that_no_workload_can_have_is_no_size(
+    server: MemoryServer, path: str, actuator: KubernetesActuator, size: int
+) -> None:
+    server.objects[path]["spec"]["replicas"] = size
+    with pytest.raises(ActuatorError, match=f"Deployment prod/gec cannot ask for {size} pods"):
+        await actuator.size("gec")
+
+
 async def test_a_model_switched_off_by_hand_stays_off_until_it_is_switched_on_by_hand(
     server: MemoryServer, path: str, actuator: KubernetesActuator
 ) -> None:

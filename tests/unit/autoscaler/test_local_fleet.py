@@ -154,3 +154,13 @@ async def test_a_supervisor_that_heeds_a_newer_leader_ends_the_term(
         await actuator.resize("gec-en", 6, 5000)
     assert caught.value.fenced
     assert fenced == [6000]
+
+
+async def test_an_epoch_that_no_leader_can_have_had_fences_nobody(
+    actuator: LocalActuator, fenced: list[int]
+) -> None:
+    actuator.on_status(status(4))
+    for epoch in (LARGEST_EPOCH, 2**62, -1):
+        actuator.on_status(status(9, epoch=epoch))
+    assert await actuator.resize("gec-en", 6, 5000) == 6
+    assert (fenced, await actuator.size("gec-en")) == ([], 4)

@@ -53,8 +53,12 @@ class LocalActuator:
             self._subscriptions.append(subscription)
 
     def on_status(self, status: ReplicaStatus) -> None:
-        """Take in what a supervisor says, if it is about one of the models and makes sense."""
-        if status.model in self._models and 0 <= status.replicas <= LARGEST_SIZE:
+        """Take in what a supervisor says, if it is about one of the models and makes sense.
+
+        An epoch that no leader can have had must not fence: nobody could lead again under a larger one.
+        """
+        sound = 0 <= status.replicas <= LARGEST_SIZE and 0 <= status.epoch < LARGEST_EPOCH
+        if status.model in self._models and sound:
             self._heard[status.model] = (status, self._clock())
 
     async def size(self, model: str) -> int:

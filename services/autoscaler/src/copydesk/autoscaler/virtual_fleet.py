@@ -22,6 +22,7 @@ from copydesk.autoscaler.observation import GatewayDemand, Observation, Pod, Pod
 from copydesk.autoscaler.pods import count
 
 LARGEST = 1e9
+MOST_PODS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class VirtualFleet:
 
     @classmethod
     def like(cls, size: int) -> VirtualFleet:
-        """Return a fleet of pods that have been at work for long."""
-        return cls((-math.inf,) * max(0, size))
+        """Return a fleet of pods that have been at work for long; no more than can be remembered of a real one."""
+        return cls((-math.inf,) * min(MOST_PODS, max(0, size)))
 
     @property
     def size(self) -> int:

@@ -23,6 +23,9 @@ CALL_SECONDS = 4.0
 # Whoever else writes, a controller that counts pods for one, seldom writes twice within milliseconds.
 TRIES = 5
 
+# The API has 32 bits for it; whatever answers otherwise is no API server.
+LARGEST_SIZE = 2**31 - 1
+
 # Under this name the server notes, in `managedFields`, who wrote.
 WRITER = {"fieldManager": "copydesk-autoscaler"}
 
@@ -118,6 +121,10 @@ class KubernetesActuator:
         return ActuatorError(model, f"a newer leader, of epoch {epoch}, has resized {target}", fenced=True)
 
     def _tell(self, model: str, size: int) -> int:
+        if not 0 <= size <= LARGEST_SIZE:
+            raise ActuatorError(
+                model, f"{self._targets[model]} cannot ask for {size} pods, as the API server says"
+            )
         if size == 0 and model not in self._off:
             _log.warning("model_switched_off", model=model, target=str(self._targets[model]))
         (self._off.add if size == 0 else self._off.discard)(model)
