@@ -91,3 +91,10 @@ async def test_a_port_that_is_taken_is_named() -> None:
         with pytest.raises(StatusPortError, match=f"127.0.0.1:{port}: ") as caught:
             await StatusServer("127.0.0.1", port, PATHS).start()
     assert caught.value.port == port
+
+
+@pytest.mark.parametrize("host", ["..", "x" * 300])
+async def test_a_host_that_can_be_none_is_named(host: str) -> None:
+    with pytest.raises(StatusPortError, match="no name of a host") as caught:
+        await StatusServer(host, 0, PATHS).start()
+    assert caught.value.host == host

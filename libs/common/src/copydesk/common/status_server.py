@@ -59,6 +59,8 @@ class StatusServer:
             self._server = await asyncio.start_server(self._accept, self.host, self.port, limit=HEAD_BYTES)
         except OSError as error:
             raise StatusPortError(self.host, self.port, error.strerror or str(error)) from error
+        except UnicodeError as error:
+            raise StatusPortError(self.host, self.port, "no name of a host") from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
