@@ -135,6 +135,31 @@ def test_a_tail_shows_what_is_appended_across_a_move(tmp_path: Path) -> None:
     assert [one.sequence for one in tail.new()] == [3]
 
 
+def test_a_tail_loses_nothing_that_was_written_just_before_a_move(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    written(path, entry(1))
+    tail = LogTail(path)
+    written(path, entry(2))
+    path.replace(tmp_path / "log.jsonl.1")
+    written(path, entry(3))
+    assert [one.sequence for one in tail.new()] == [2, 3]
+    written(path, entry(4))
+    assert [one.sequence for one in tail.new()] == [4]
+
+
+def test_a_tail_begins_anew_where_a_log_was_deleted_or_emptied(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    written(path, entry(1), entry(2))
+    tail = LogTail(path)
+    path.write_bytes(b"")
+    written(path, entry(3))
+    assert [one.sequence for one in tail.new()] == [3]
+    path.unlink()
+    assert tail.new() == []
+    written(path, entry(4))
+    assert [one.sequence for one in tail.new()] == [4]
+
+
 def test_what_is_published_says_as_much_as_the_log() -> None:
     one = entry(1, observed=Outcome(seconds=2.0, shed=4), virtual=Virtual(ready=2, work=3.5), slo_ms=1000.0)
     assert heard(message_of(one, one.time)) == one

@@ -70,15 +70,32 @@ class LogTail:
     def new(self) -> list[Entry]:
         """Return the decisions that came since the last call."""
         inode, size = _place(self._path)
-        if inode != self._inode or size < self._offset:
-            self._inode, self._offset, self._partial = inode, 0, b""
+        if inode == self._inode and size >= self._offset:
+            return self._rest(self._path, size)
+        aside = numbered(self._path, 1)
+        last = self._rest(aside, size) if (size := self._size_of(aside)) > self._offset else []
+        self._inode, self._offset, self._partial = inode, 0, b""
+        return last + self._rest(self._path, _place(self._path)[1])
+
+    def _size_of(self, path: Path) -> int:
+        """Return the size of the file that was followed, if this is where it was moved."""
+        inode, size = _place(path)
+        return size if inode == self._inode else 0
+
+    def _rest(self, path: Path, size: int) -> list[Entry]:
+        """Return what stands in a file beyond what was read of it; nothing if it has just been moved."""
         if size <= self._offset:
             return []
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            data = self._partial + file.read(size - self._offset)
+        try:
+            with path.open("rb") as file:
+                file.seek(self._offset)
+                data = self._partial + file.read(size - self._offset)
+        except FileNotFoundError:
+            return []
         self._offset = size
         *lines, self._partial = data.split(b"\n")
+        if len(self._partial) > LONGEST_LINE:
+            self._partial = b""
         return [entry for line in lines if (entry := parse(line, self._decode)) is not None]
 
 
