@@ -334,3 +334,27 @@ async def test_without_decisions_the_command_says_where_it_looked_and_what_to_do
     code, _, err = await tool("compare", "--file", str(tmp_path / "empty.jsonl"), "--from", "yesterday")
     assert code == 2
     assert "'yesterday' is no moment" in err
+
+
+async def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    log = tmp_path / "decisions.jsonl"
+    one = Entry(
+        time=1.0,
+        model="m",
+        epoch=1,
+        sequence=1,
+        policy="live",
+        size=1,
+        replicas=1,
+        rule="steady",
+        reason="x" * 1000,
+    )
+    line = msgspec.json.encode(one) + b"\n"
+    log.write_bytes(line * 1000)
+    command = f"{sys.executable} -m copydesk.cli autoscaler explain --json --last 1000 --file {log} | head -n 1"
+    process = await asyncio.create_subprocess_shell(
+        command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert (out, err) == (line, b"")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime, timedelta, timezone
+import time
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from copydesk.autoscaler.compare import compare
 from copydesk.autoscaler.log_entry import Entry, Virtual
 from copydesk.autoscaler.observer import Outcome
 from copydesk.cli.decisions.moment import MomentError, read_moment
+from copydesk.cli.decisions.plain import plain
 from copydesk.cli.decisions.render import comparison_tables, decision_table, told
 from copydesk.cli.decisions.row import rows
 from copydesk.cli.main import app
@@ -151,6 +153,34 @@ def test_moments_are_read_as_people_write_them(text: str, moment: datetime) -> N
 def test_what_is_no_moment_is_said_to_be_none(text: str) -> None:
     with pytest.raises(MomentError, match="expected as 30m"):
         read_moment(text, NOW)
+
+
+def test_local_moments_are_read_by_the_rules_of_their_own_season(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        winter = datetime(2026, 11, 30, 12, 0)
+        assert read_moment("2026-07-01T14:30", winter) == datetime(2026, 7, 1, 12, 30, tzinfo=UTC).timestamp()
+        assert read_moment("2026-11-29T14:30", winter) == datetime(2026, 11, 29, 13, 30, tzinfo=UTC).timestamp()
+        after_the_change = datetime(2026, 10, 25, 12, 0)
+        assert read_moment("24h", after_the_change) == after_the_change.timestamp() - 86_400.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_moment_that_is_none_is_named_as_it_was_written() -> None:
+    with pytest.raises(MomentError, match=r"^'25:00' is no moment"):
+        read_moment("25:00", NOW)
+
+
+def test_what_is_told_cannot_move_the_cursor_or_hide_anything() -> None:
+    evil = "\x1b[2J\x9b31m\u202e\n"
+    one = entry(1, model=evil, policy=evil, rule=evil, reason=evil, acted=evil, stuck=(evil,))
+    line = shown(decision_table(rows([plain(one)])), 400)
+    assert not set("\x1b\x9b\u202e") & set(line)
+    assert "\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}31m" in line
+    assert plain(entry(2)) == entry(2)
 
 
 @pytest.mark.parametrize("command", ["explain", "compare"])

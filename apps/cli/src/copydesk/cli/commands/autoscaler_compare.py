@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from copydesk.autoscaler.compare import Comparison
 from copydesk.autoscaler.compare import compare as compare_entries
@@ -17,6 +18,7 @@ from copydesk.autoscaler.log_file import log_files, read_entries
 from copydesk.cli import terminal
 from copydesk.cli.decisions.find import candidates, find_log
 from copydesk.cli.decisions.moment import MomentError, read_moment
+from copydesk.cli.decisions.plain import legible
 from copydesk.cli.decisions.render import comparison_tables
 
 BAD_INPUT = 2
@@ -41,11 +43,20 @@ class CompareRequest:
     as_json: bool
 
 
+class EmptySpanError(ValueError):
+    """A span of time that ends before it begins, or as it does; it carries both as they were given."""
+
+    def __init__(self, start: str | None, end: str | None) -> None:
+        self.start = start
+        self.end = end
+        super().__init__(f"--from {start} is not before --to {end}")
+
+
 def compare(request: CompareRequest) -> int:
     """Show it; return the exit code."""
     try:
         span = _span(request)
-    except MomentError as error:
+    except (MomentError, EmptySpanError) as error:
         terminal.say_error(str(error))
         return BAD_INPUT
     path = request.file or find_log(os.environ)
@@ -55,18 +66,20 @@ def compare(request: CompareRequest) -> int:
         return BAD_INPUT
     try:
         found = compare_entries(_entries(path, request.models, span))
+        return _show(request, path, found)
+    except BrokenPipeError:  # who reads has seen enough
+        raise
     except OSError as error:
-        terminal.say_error(f"{error.filename or path}: {error.strerror or error}")
+        terminal.say_error(f"{error.filename or 'standard output'}: {error.strerror or error}")
         return BAD_INPUT
-    return _show(request, path, found)
 
 
 def _span(request: CompareRequest) -> tuple[float, float]:
-    now = datetime.now().astimezone()
+    now = datetime.now()
     start = read_moment(request.start, now) if request.start else float("-inf")
     end = read_moment(request.end, now) if request.end else float("inf")
     if start >= end:
-        raise MomentError(f"{request.start} to {request.end}")
+        raise EmptySpanError(request.start, request.end)
     return start, end
 
 
@@ -82,7 +95,8 @@ def _show(request: CompareRequest, path: Path, found: tuple[Comparison, ...]) ->
     if request.as_json:
         terminal.write_line(msgspec.json.encode(Compared(file=str(path), comparisons=found)))
     elif found:
-        terminal.stdout().print(comparison_tables(found))
+        named = [replace(one, model=legible(one.model), candidate=legible(one.candidate)) for one in found]
+        terminal.stdout().print(comparison_tables(named))
     if found:
         return 0
     terminal.say_error(

@@ -15,6 +15,7 @@ from copydesk.autoscaler.log_entry import DRY, LIVE, Entry
 from copydesk.autoscaler.log_file import LogTail, last_entries, log_files
 from copydesk.cli import terminal
 from copydesk.cli.decisions.find import candidates, find_log, listen, overhear
+from copydesk.cli.decisions.plain import plain
 from copydesk.cli.decisions.render import decision_table, told
 from copydesk.cli.decisions.row import rows, same_story
 from copydesk.cli.discovery.origin import OriginError
@@ -70,8 +71,10 @@ def explain(request: ExplainRequest) -> int:
         terminal.say_error(f"--model: {error}")
     except OriginError as error:
         terminal.say_error(error.problem, error.hint)
+    except BrokenPipeError:  # who reads has seen enough
+        raise
     except OSError as error:
-        terminal.say_error(f"{error.filename or request.file}: {error.strerror or error}")
+        terminal.say_error(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 0
     return BAD_INPUT
@@ -141,7 +144,8 @@ def _show(request: ExplainRequest, found: list[Entry], where: str) -> int:
         for entry in found[-request.last :]:
             terminal.write_line(msgspec.json.encode(entry))
     else:
-        terminal.stdout().print(decision_table(rows(found, every=request.every)[-request.last :]))
+        legible = (plain(entry) for entry in found)
+        terminal.stdout().print(decision_table(rows(legible, every=request.every)[-request.last :]))
     return 0
 
 
@@ -172,4 +176,4 @@ class _Teller:
         if self._request.as_json:
             terminal.write_line(msgspec.json.encode(entry))
         else:
-            self._console.print(told(entry))
+            self._console.print(told(plain(entry)))

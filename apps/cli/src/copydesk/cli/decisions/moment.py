@@ -18,15 +18,19 @@ class MomentError(ValueError):
 
 
 def read_moment(text: str, now: datetime) -> float:
-    """Return the moment in Unix seconds; what names no zone is meant as `now` is. Raises `MomentError`."""
-    text = text.strip()
-    ago = _AGO.fullmatch(text)
+    """Return the moment in Unix seconds; raise `MomentError`.
+
+    What names no zone is meant as `now` is. If that names none either, it is local time, by the rules that hold at
+    that moment: half a year ago clocks may have been set otherwise.
+    """
+    told = text.strip()
+    ago = _AGO.fullmatch(told)
     try:
         if ago is not None:
-            return (now - timedelta(seconds=float(ago[1]) * _SECONDS[ago[2]])).timestamp()
-        if "-" not in text and ":" in text:
-            text = f"{now:%Y-%m-%d}T{text}"
-        found = datetime.fromisoformat(text)
+            return now.timestamp() - timedelta(seconds=float(ago[1]) * _SECONDS[ago[2]]).total_seconds()
+        if "-" not in told and ":" in told:
+            told = f"{now:%Y-%m-%d}T{told}"
+        found = datetime.fromisoformat(told)
         return (found if found.tzinfo is not None else found.replace(tzinfo=now.tzinfo)).timestamp()
     except (ValueError, OverflowError):
         raise MomentError(text) from None
