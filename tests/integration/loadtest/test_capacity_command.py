@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import xml.etree.ElementTree as ElementTree
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +22,7 @@ from typer.testing import CliRunner, Result
 
 from copydesk.cli.api import FleetView, PodView
 from copydesk.cli.capacity.subject import slots_of, subject_of
+from copydesk.cli.fleet.state import FleetState, ScalingState, write_state
 from copydesk.cli.main import app
 from copydesk.loadtest.certificate import Hardware, read_certificate
 from copydesk.loadtest.client import Target, correction_bodies
@@ -130,6 +132,40 @@ def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(option: st
         refused = copydesk("capacity", "--url", "http://127.0.0.1:9", option, str(path))
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert reason in refused.stderr
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    page = tmp_path / "no" / "load.html"
+    refused = copydesk("bench", "load", "--url", "http://127.0.0.1:9", "--html", str(page))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"{page}: there is no directory" in refused.stderr
+
+
+def test_a_fleet_whose_size_follows_the_load_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "copydesk" / "fleets" / "9"
+    folder.mkdir(parents=True)
+    write_state(
+        FleetState(
+            pid=os.getpid(),
+            started=time.time(),
+            url="http://127.0.0.1:9",
+            nats_url="nats://127.0.0.1:1",
+            model="tiny",
+            model_dir="m",
+            state_dir=str(folder),
+            logs="l",
+            pods=("pod-1",),
+            processes=(),
+            scaling=ScalingState(least=1, most=3, pods=1),
+        )
+    )
+    refused = copydesk("capacity", "--url", "http://127.0.0.1:9")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "autoscaled between 1 and 3 pods" in refused.stderr
+    assert "copydesk up --pods 3" in refused.stderr
 
 
 def test_trials_that_never_could_pass_are_refused_before_anything_is_measured() -> None:

@@ -127,6 +127,23 @@ def test_the_command_prints_a_table_with_a_row_a_policy(tmp_path: Path) -> None:
     assert "9,000 requests/s" in out
 
 
+def test_a_table_says_that_a_pod_is_assumed_and_that_one_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "calm.csv"
+    path.write_text("time,rate\n0,50\n60,50\n120,50\n")
+    _, out, _ = command("--trace", str(path))
+    assert "A pod is assumed, not measured: it holds 1,200/s" in out
+    assert "One pod is enough for all of it; --peak RATE scales the trace up." in out
+    _, busy, _ = command("--trace", str(path), "--peak", "9000")
+    assert "One pod is enough" not in busy
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_simulated(tmp_path: Path) -> None:
+    code, out, err = command("--trace", "flash", "--picture", str(tmp_path / "no" / "flash.svg"))
+    assert (code, out) == (2, "")
+    assert "there is no directory" in err
+    assert "clairvoyant" not in err
+
+
 def test_what_is_no_certificate_ends_with_code_2(tmp_path: Path) -> None:
     path = tmp_path / "capacity.json"
     path.write_text("{}")

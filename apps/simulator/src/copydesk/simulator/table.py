@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copydesk.simulator.contest import CLAIRVOYANT, OURS, Contest
+from copydesk.simulator.profile import ASSUMED_POD
 from copydesk.simulator.score import Score
 
 _HEAD = (
@@ -31,11 +32,12 @@ def render(found: Contest) -> str:
 
 
 def _about(found: Contest) -> str:
+    measured = f"Model {found.model} on {found.hardware}: a pod holds"
+    pod = "A pod is assumed, not measured: it holds" if found.model == ASSUMED_POD.model else measured
     return (
         f"{found.trace}: {found.text}. {found.seconds / 3600.0:.3g} h, up to {found.peak_rate:,.0f} requests/s. "
-        f"Model {found.model} on {found.hardware}: a pod holds {found.pod_rate:,.6g}/s with P99 below "
-        f"{found.slo_ms:,.0f} ms, and starts in {found.cold_start_median_s:g} s (nine of ten in "
-        f"{found.cold_start_p90_s:g} s)."
+        f"{pod} {found.pod_rate:,.6g}/s with P99 below {found.slo_ms:,.0f} ms, and starts in "
+        f"{found.cold_start_median_s:g} s (nine of ten in {found.cold_start_p90_s:g} s)."
     )
 
 
@@ -62,7 +64,9 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 def _says(found: Contest) -> list[str]:
     ours = found.policies[OURS]
     best = ours.slo_violation_seconds - found.violations_to_best_rival
+    alone = ["One pod is enough for all of it; --peak RATE scales the trace up."]
     return [
+        *(alone if found.policies[CLAIRVOYANT].pods_most == 1 else []),
         f"{OURS}: {found.hours_to_clairvoyant:.3f} times the pod hours of the {CLAIRVOYANT} optimum; "
         f"the best rival has {best:,} s of violation.",
         f"{ours.good_share:.4%} of the requests came in a second whose P99 was within {found.slo_ms:,.0f} ms; "

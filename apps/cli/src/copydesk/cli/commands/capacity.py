@@ -20,6 +20,8 @@ from copydesk.cli.capacity.picture import picture
 from copydesk.cli.capacity.render import render, step_line, trial_line
 from copydesk.cli.capacity.subject import UNKNOWN, NotServedError, serving, slots_of, subject_of
 from copydesk.cli.commands.status import find_fleet
+from copydesk.cli.fleet.state import FleetState
+from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.certificate import (
     Certificate,
@@ -88,6 +90,18 @@ class ObjectiveError(CopydeskError):
         )
 
 
+class AutoscaledError(CopydeskError):
+    """A fleet whose size follows the load, so that no trial would find the pods of the one before."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least = least
+        self.most = most
+        super().__init__(
+            f"this fleet is autoscaled between {least} and {most} pods, and what changes cannot be measured; "
+            f"measure one that stays as it is: copydesk up --pods {most}"
+        )
+
+
 class FewArrivalsError(CopydeskError):
     """Trials of so few requests that none of them could ever pass."""
 
@@ -97,15 +111,6 @@ class FewArrivalsError(CopydeskError):
         super().__init__(
             f"--arrivals is {arrivals}, expected at least {least}: fewer cannot show that below {share:.6g} % miss"
         )
-
-
-class OutputError(CopydeskError):
-    """A file that cannot be written: `path`, and why."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"{path}: {reason}")
 
 
 class FleetChangedError(CopydeskError):
@@ -121,11 +126,12 @@ class CutShortError(CopydeskError):
 
 def capacity(request: CapacityRequest) -> int:
     """Measure and show; returns the exit code."""
-    url, _ = find_fleet(request.url)
+    url, fleet = find_fleet(request.url)
     state = request.state or default_state(url)
     console = terminal.stderr()
     began = time.time()
     try:
+        _require_steady(fleet)
         certificate = _certified(request, url, state, lambda line: console.print(escape(line), soft_wrap=True))
     except KeyboardInterrupt:
         _say_interrupted(state, began, resumed=request.resume)
@@ -133,7 +139,7 @@ def capacity(request: CapacityRequest) -> int:
     except (ApiError, FleetUnreachableError) as error:
         terminal.say_error(str(error), advice(error))
         return _BAD_INPUT
-    except (WorkloadError, RecordError, ObjectiveError, FewArrivalsError, OutputError) as error:
+    except (WorkloadError, RecordError, ObjectiveError, FewArrivalsError, AutoscaledError, OutputError) as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
     except (NotServedError, NoAnswerError) as error:
@@ -175,7 +181,7 @@ def _certified(request: CapacityRequest, url: str, state: Path, tell: Tell) -> C
     if request.timing.arrivals < least:
         raise FewArrivalsError(request.timing.arrivals, least, 100.0 * request.rules.slow_share)
     for path in (request.output, request.picture):
-        _require_writable(path)
+        require_writable(path)
     fleet = _look(url)
     subject = subject_of(url, fleet, model=request.model, hardware=request.hardware, config=request.config)
     if subject.hardware.name == UNKNOWN:
@@ -307,17 +313,10 @@ def _kind(pods: int, digest: str) -> str:
     return f"{pods} {'pod' if pods == 1 else 'pods'} of {digest[:19] or 'no model'}"
 
 
-def _require_writable(path: Path | None) -> None:
-    """Find out before the first trial and not after the last that a file cannot be written."""
-    if path is None:
-        return
-    folder = path.parent
-    if path.is_dir():
-        raise OutputError(path, "is a directory")
-    if not folder.is_dir():
-        raise OutputError(path, f"there is no directory {folder}")
-    if not os.access(folder, os.W_OK):
-        raise OutputError(path, "may not be written")
+def _require_steady(fleet: FleetState | None) -> None:
+    scaling = fleet.scaling if fleet is not None else None
+    if scaling is not None and scaling.least < scaling.most:
+        raise AutoscaledError(scaling.least, scaling.most)
 
 
 def _headers() -> dict[str, str]:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from copydesk.autoscaler.limits import Limits, LimitsError
 from copydesk.cli import terminal
+from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.loadtest.certificate import Certificate, CertificateError, read_certificate
 from copydesk.simulator.builtin import BUILT_IN, diurnal
 from copydesk.simulator.contest import Setting, contest
@@ -49,6 +50,7 @@ def simulate_fleet(request: FleetRequest) -> int:
     """Simulate and show; returns the exit code."""
     console = terminal.stderr()
     try:
+        require_writable(request.picture)
         certificate = _certificate(request)
         setting = _setting(request)
         found, timelines = contest(
@@ -60,6 +62,9 @@ def simulate_fleet(request: FleetRequest) -> int:
         )
         if request.picture is not None:
             request.picture.write_text(picture(found, timelines), encoding="utf-8")
+    except OutputError as error:
+        terminal.say_error(str(error))
+        return 2
     except (LimitsError, CertificateError, TraceError) as error:
         terminal.say_error(str(error))
         return error.exit_code

@@ -22,6 +22,7 @@ from copydesk.cli.api import KEY_VARIABLE, Api, ApiError, FleetUnreachableError,
 from copydesk.cli.bench.workload import WorkloadError, read_texts
 from copydesk.cli.capacity.subject import NotServedError
 from copydesk.cli.commands.status import find_fleet
+from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.client import Target, correction_bodies
 from copydesk.loadtest.generators import GeneratorError, Generators
@@ -71,6 +72,7 @@ def bench_load(request: LoadRequest) -> int:
     """Send and show; returns the exit code."""
     url, _ = find_fleet(request.url)
     try:
+        require_writable(request.page)
         plan, seconds, shape = planned(request)
         target = _target(request, url)
         _say(f"{len(plan.offsets)} requests in {seconds:.1f} s to {url}: {shape}")
@@ -81,7 +83,7 @@ def bench_load(request: LoadRequest) -> int:
     except (ApiError, FleetUnreachableError) as error:
         terminal.say_error(str(error), advice(error))
         return _BAD_INPUT
-    except (WorkloadError, PlanError, TraceError, ShapeError, NotServedError) as error:
+    except (WorkloadError, PlanError, TraceError, ShapeError, OutputError, NotServedError) as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
     except GeneratorError as error:
