@@ -64,6 +64,10 @@ STARTING = events.Starting(
     ("event", "words"),
     [
         (SCALED, "2 -> 3 pods: demand [x] grew"),
+        (
+            msgspec.structs.replace(SCALED, reason="add 1 to be 3: demand: it grew"),
+            "2 -> 3 pods: demand: it grew\n",
+        ),
         (events.Draining(time=1.0, name="pod-3", pid=7), "pod-3 gets nothing new"),
         (
             events.Drained(time=1.0, name="pod-3", how="exited with code 0", after_s=0.4),
@@ -72,7 +76,14 @@ STARTING = events.Starting(
         (events.Refused(time=1.0, pods=9, reason="too old", epoch=1, sequence=1), "a decision of 9 pods: too old"),
         (events.NotStarted(time=1.0, name="pod-3", reason="no [memory]", retry_in_s=0.4), "no [memory]"),
         (STARTING, "1 pod, 1 thread each\n"),
-        (msgspec.structs.replace(STARTING, autoscale="1:3"), "1 pod, 1 thread each, 1 to 3 as the load asks\n"),
+        (
+            msgspec.structs.replace(STARTING, autoscale="1:3"),
+            "1 pod, 1 thread each, 1 to 3 as the load asks\nwhat a pod",
+        ),
+        (
+            msgspec.structs.replace(STARTING, autoscale="1:3", certificate="/c.json"),
+            "1 pod, 1 thread each, 1 to 3 as the load asks\nlogs in l\n",
+        ),
     ],
 )
 def test_a_person_reads_how_the_fleet_grows_and_shrinks(event: events.Event, words: str) -> None:

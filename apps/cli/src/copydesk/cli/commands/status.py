@@ -15,7 +15,7 @@ from rich.text import Text
 
 from copydesk.cli import terminal
 from copydesk.cli.api import Api, ApiError, FleetUnreachableError, FleetView, PodView, advice
-from copydesk.cli.fleet.report import seconds
+from copydesk.cli.fleet.report import seconds, why
 from copydesk.cli.fleet.state import FleetState, ProcessState, ScalingState, read_state, running_fleets
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -181,7 +181,7 @@ def _render(view: StatusView) -> RenderableType:
 
 def _scaling(state: ScalingState) -> str:
     now = f"autoscaled between {state.least} and {state.most} pods, now {state.pods}"
-    return f"{now}: {state.reason}" if state.reason else now
+    return f"{now}: {why(state.reason)}" if state.reason else now
 
 
 def _process_table(rows: tuple[ProcessRow, ...]) -> Table:

@@ -13,7 +13,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     """The processes are being started; `logs` is where each of them writes, `autoscale` the limits of a size that
-    an autoscaler decides.
+    an autoscaler decides, `certificate` the file that says what a pod can do (none: it is assumed).
     """
 
     url: str
@@ -25,6 +25,7 @@ class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     logs: str
     processes: tuple[str, ...]
     autoscale: str | None = None
+    certificate: str | None = None
 
 
 class ChildUp(Event, frozen=True, kw_only=True, tag="child_up"):

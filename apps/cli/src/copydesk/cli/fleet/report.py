@@ -12,6 +12,8 @@ from rich.markup import escape
 from copydesk.cli.fleet import events
 from copydesk.cli.terminal import LastingConsole
 
+_GUESS = "what a pod can do is assumed; measure it with copydesk capacity, and give the result to --certificate"
+
 Report = Callable[[events.Event], None]
 
 
@@ -66,7 +68,7 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
                 f"  [yellow]still waiting[/] for {waiting} after {event.after_s:.0f} s; see {escape(event.logs)}"
             )
         case events.Scaled():
-            return f"  [bold]{event.before} -> {_count(event.pods, 'pod')}[/]: {escape(event.reason)}"
+            return f"  [bold]{event.before} -> {_count(event.pods, 'pod')}[/]: {escape(why(event.reason))}"
         case events.Refused():
             return f"  [yellow]refused[/]  a decision of {_count(event.pods, 'pod')}: {escape(event.reason)}"
         case events.Draining():
@@ -74,8 +76,8 @@ def render(event: events.Event) -> str:  # noqa: C901 - one short sentence an ev
         case events.Drained():
             return f"  [green]gone[/]  {event.name} {event.how} [dim]{event.after_s:.1f} s after it was told[/]"
         case events.NotStarted():
-            why = f"{event.name} could not be started: {escape(event.reason)}"
-            return f"  [red]down[/]  {why}; trying again in {event.retry_in_s:.1f} s"
+            what = f"{event.name} could not be started: {escape(event.reason)}"
+            return f"  [red]down[/]  {what}; trying again in {event.retry_in_s:.1f} s"
         case events.Ready():
             return f"[bold green]Ready[/] on {event.url} [dim]after {event.after_s:.1f} s[/]"
         case events.Failed():
@@ -99,7 +101,14 @@ def _starting(event: events.Starting) -> str:
     pods = f"{_count(event.pods, 'pod')}, {_count(event.threads, 'thread')} each"
     least, _, most = (event.autoscale or "").partition(":")
     scaling = f", {least} to {most} as the load asks" if event.autoscale else ""
-    return f"[bold]Starting[/] {escape(event.model)}: {pods}{scaling}\n[dim]logs in {escape(event.logs)}[/]"
+    guess = f"\n[dim]{_GUESS}[/]" if event.autoscale and event.certificate is None else ""
+    return f"[bold]Starting[/] {escape(event.model)}: {pods}{scaling}{guess}\n[dim]logs in {escape(event.logs)}[/]"
+
+
+def why(reason: str) -> str:
+    """Return a decision's reason without the size, which is told by who tells it: "add 2 to be 3: demand ..."."""
+    size, _, rest = reason.partition(": ")
+    return rest if rest and size.startswith(("add ", "remove ", "stay at ")) else reason
 
 
 def telling(lines: tuple[str, ...]) -> tuple[str, ...]:
