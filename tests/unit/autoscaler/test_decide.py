@@ -411,3 +411,17 @@ def test_it_is_pure(observation: Observation, now: float) -> None:
     _, state = follow(lambda at: 150.0, 20.0, start=-40.0)
     first, second = (decide(POLICY, state, observation, now) for _ in range(2))
     assert repr(first) == repr(second)
+
+
+def test_pods_that_stay_stuck_make_the_size_no_restless_one() -> None:
+    state, size, moves, chance = State(), 43, [], random.Random(1)
+    for step in range(600):
+        now = EVERY * step
+        pods = ready(25) + tuple(Pod(f"dead-{number}", PodState.PENDING, -1000.0) for number in range(size - 25))
+        seen = Observation(size, (gateway(500.0, now, shed=chance.gauss(500.0, 30.0)),), pods)
+        decision, state = decide(POLICY, state, seen, now)
+        if decision.change:
+            moves.append(decision.change)
+        size = decision.replicas
+    assert size > 43
+    assert sum(before * after < 0 for before, after in pairwise(moves)) <= 2

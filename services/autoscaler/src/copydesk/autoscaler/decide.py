@@ -174,9 +174,15 @@ def _wanted(policy: Policy, inputs: Inputs) -> tuple[int, Rule]:
         calls.append((inputs.forecast, Rule.FORECAST))
     wanted, rule = max(calls, key=lambda call: call[0])
     if inputs.stuck:
-        spare = max(1, math.floor(policy.rules.stuck_share * wanted))
-        return wanted + min(inputs.stuck, spare), Rule.STUCK if wanted <= inputs.size else rule
+        return _replacing(policy, inputs, wanted), Rule.STUCK if wanted <= inputs.size else rule
     return wanted, rule
+
+
+def _replacing(policy: Policy, inputs: Inputs, wanted: int) -> int:
+    """Return how many pods to ask for where so many shall work and some are stuck."""
+    if not inputs.stuck:
+        return wanted
+    return wanted + min(inputs.stuck, max(1, math.floor(policy.rules.stuck_share * wanted)))
 
 
 def _panics(policy: Policy, inputs: Inputs) -> bool:
@@ -201,7 +207,7 @@ def _shrink(
     hold = _hold(policy, state, inputs, members_stale, now)
     if hold is not None:
         return size, hold
-    floor = max(wanted, inputs.peak)
+    floor = max(wanted, _replacing(policy, inputs, inputs.peak))
     if floor >= size:
         return size, Rule.STEADY if wanted >= size else Rule.HOLD_RECENT
     if state.panic_until is not None and now < state.panic_until:
