@@ -193,3 +193,9 @@ def test_without_the_autoscaler_installed_the_command_says_what_to_install(
     result = CliRunner().invoke(app, ["autoscaler", command])
     assert result.exit_code == 2
     assert "install copydesk-cli[fleet]" in result.output
+
+
+def test_a_span_that_ends_before_it_begins_is_named_as_one() -> None:
+    result = CliRunner().invoke(app, ["autoscaler", "compare", "--from", "14:00", "--to", "13:00"])
+    assert result.exit_code == 2
+    assert "--from 14:00 is not before --to 13:00" in result.output
