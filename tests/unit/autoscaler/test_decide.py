@@ -425,3 +425,17 @@ def test_pods_that_stay_stuck_make_the_size_no_restless_one() -> None:
         size = decision.replicas
     assert size > 43
     assert sum(before * after < 0 for before, after in pairwise(moves)) <= 2
+
+
+def test_a_fleet_of_one_does_not_panic_over_noise() -> None:
+    state, size, rules, chance = State(), 1, set[Rule](), random.Random(1)
+    for step in range(1800):
+        now = EVERY * step
+        seen = Observation(size, (gateway(min(20.0 * size, max(0.0, chance.gauss(15.0, 2.5))), now),), ready(size))
+        decision, state = decide(POLICY, state, seen, now)
+        size = decision.replicas
+        rules.add(decision.rule)
+    assert size <= 2
+    assert Rule.PANIC not in rules
+    alarmed = Observation(1, (gateway(20.0, 3600.0, shed=30.0),), ready(1))
+    assert decide(POLICY, state, alarmed, 3600.0)[0].rule is Rule.PANIC

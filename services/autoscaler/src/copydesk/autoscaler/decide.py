@@ -186,8 +186,9 @@ def _replacing(policy: Policy, inputs: Inputs, wanted: int) -> int:
 
 
 def _panics(policy: Policy, inputs: Inputs) -> bool:
-    urgent = _pods(inputs.urgent, inputs.share)
-    return urgent >= policy.rules.panic_ratio * inputs.effective and urgent > inputs.ready
+    # Not in whole pods: of a fleet of one or two, each that is added would be half as much again.
+    short = inputs.urgent / inputs.share >= policy.rules.panic_ratio * inputs.effective
+    return short and _pods(inputs.urgent, inputs.share) > inputs.ready
 
 
 def _growth(policy: Policy, state: State, inputs: Inputs, now: float) -> int:
