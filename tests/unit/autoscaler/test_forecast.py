@@ -159,8 +159,8 @@ def test_a_minute_without_a_sample_is_not_known_rather_than_zero() -> None:
     assert min(value for value in holes.past[0] if value >= 0.0) >= 20.0
 
 
-@pytest.mark.parametrize("gap", [LONGEST_GAP + 1, -1])
-def test_after_a_long_silence_or_a_clock_that_runs_back_it_begins_anew(gap: int) -> None:
+@pytest.mark.parametrize("gap", [LONGEST_GAP + 1, -LONGEST_GAP - 1])
+def test_after_a_long_silence_or_a_clock_that_was_set_back_by_hours_it_begins_anew(gap: int) -> None:
     season = week()
     assert season.minute is not None
     assert observe(season, 50.0, 60.0 * (season.minute + gap), AHEAD).past == ()
@@ -171,3 +171,13 @@ def test_a_short_silence_is_bridged() -> None:
     assert season.minute is not None
     later = observe(season, 50.0, 60.0 * (season.minute + LONGEST_GAP), AHEAD)
     assert later.past == season.past
+
+
+def test_a_clock_that_was_set_back_by_minutes_over_a_restart_costs_no_week() -> None:
+    season = at_hour(5.0)
+    assert season.minute is not None
+    back = observe(season, 50.0, 60.0 * (season.minute - 5), AHEAD)
+    assert back == season
+    later = observe(back, 50.0, 60.0 * (season.minute + 1), AHEAD)
+    assert later.past == season.past
+    assert len(later.today) == len(season.today) + 1

@@ -92,6 +92,9 @@ def spoiled(**changes: Any) -> dict[str, Any]:
         msgspec.json.encode(spoiled(season={"today": [-5.0], "minute": 1})),
         msgspec.json.encode(spoiled(season={"minute": 2**60})),
         msgspec.json.encode(spoiled(season={"errors": [[-1.0, 0.0, 3]]})),
+        msgspec.json.encode(spoiled(season={"total": 0.0, "count": 10**400})),
+        msgspec.json.encode(spoiled(season={"wrong": [0.0, 0.0, 10**400]})),
+        msgspec.json.encode(spoiled(ramps=[1e300])),
         msgspec.json.encode(spoiled())[:-30],
     ],
 )

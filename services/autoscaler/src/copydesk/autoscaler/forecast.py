@@ -55,6 +55,8 @@ class Season:
 def observe(season: Season, demand: float | None, now: float, ahead: int) -> Season:
     """Return the season with one more sample, None for one that is missing; forecasts are made `ahead` minutes."""
     minute = math.floor(now / 60.0)
+    if season.minute is not None and 0 < season.minute - minute <= LONGEST_GAP:
+        return season  # the clock was set back over a restart: what is known of these minutes stands
     if season.minute is None or not 0 <= minute - season.minute <= LONGEST_GAP:
         season = Season(minute=minute, today=(UNKNOWN,) * (minute % DAY))
     while season.minute is not None and season.minute < minute:
