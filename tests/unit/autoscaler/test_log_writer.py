@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from copydesk.autoscaler import log_writer
 from copydesk.autoscaler.log_entry import Entry, Virtual, heard, message_of
@@ -86,9 +87,10 @@ def test_a_disk_that_takes_nothing_loses_lines_and_no_more(
     def full(descriptor: int, data: bytes) -> int:
         raise OSError(28, os.strerror(28))
 
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as logs:
         patched.setattr(os, "write", full)
         assert written(path, entry(1), entry(2)).dropped == 2
+    assert {log["event"] for log in logs} == {"decision_log_unwritable"}
     assert written(path, entry(3)).dropped == 0
     assert sequences(path) == [3]
 

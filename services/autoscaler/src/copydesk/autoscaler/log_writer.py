@@ -65,7 +65,7 @@ class LogWriter:
                 self.dropped += len(lines)
                 self._complain(error.strerror or str(error))
             else:
-                self._recover()
+                self._recover(lines)
 
     def _batch(self) -> tuple[list[bytes], bool]:
         lines: list[bytes] = []
@@ -116,8 +116,8 @@ class LogWriter:
             self._complaint = reason
             _log.warning("decision_log_unwritable", path=str(self.path), reason=reason)
 
-    def _recover(self) -> None:
-        if self._complaint:
+    def _recover(self, lines: Sequence[bytes]) -> None:
+        if self._complaint and lines:
             self._complaint = ""
             _log.info("decision_log_writable", path=str(self.path), lost=self.dropped)
 
