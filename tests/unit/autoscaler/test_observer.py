@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copydesk.autoscaler import PodState
+from copydesk.autoscaler import PodState, pod_roster
 from copydesk.autoscaler import demand_roster as roster
 from copydesk.autoscaler.dropped import Dropped
 from copydesk.autoscaler.latency import BUCKETS, NOTHING, difference, percentile_ms
@@ -484,3 +484,31 @@ def test_a_percentile_lies_in_the_bucket_in_which_the_rank_falls(counts: list[in
 def test_totals_that_go_backwards_are_no_difference() -> None:
     assert difference(spread(ms5=3), spread(ms5=1)) == spread(ms5=2)
     assert difference(spread(ms5=1), spread(ms5=3)) is None
+
+
+def test_what_a_pod_can_run_is_believed_of_those_that_discovery_names() -> None:
+    observer = Observer("gec-en", COLD_START_S)
+    for number in range(5):
+        observer.on_load(load(f"stray-{number}", capacity=1), 0.0)
+    assert observer.pods.slots(0.0) == 1
+    observer.on_load(load("a", capacity=8), 0.0)
+    assert observer.pods.slots(0.0) == 1
+    observer.on_snapshot(snapshot(a=EndpointState.READY), 0.0)
+    assert observer.pods.slots(0.0) == 8
+    observer.on_load(load("a", 2, capacity=0), 1.0)
+    assert observer.pods.slots(1.0) == 1
+
+
+def test_a_place_is_found_again_once_strangers_have_fallen_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_roster, "MOST_PODS", 3)
+    monkeypatch.setattr(roster, "MOST_GATEWAYS", 3)
+    observer = Observer("gec-en", COLD_START_S)
+    for number in range(3):
+        observer.on_load(load(f"stray-{number}"), 0.0)
+        observer.on_demand(demand(gateway=f"stray-{number}"), 0.0)
+    for now in (1.0, 1.5, 2.5):
+        assert observer.on_load(load("a"), now) is Dropped.TOO_MANY
+    assert observer.on_load(load("a"), 3.6) is None
+    for now in (1.0, 59.5, 59.9, 60.0):
+        assert observer.on_demand(demand(gateway="g"), now) is Dropped.TOO_MANY
+    assert observer.on_demand(demand(gateway="g"), 61.1) is None

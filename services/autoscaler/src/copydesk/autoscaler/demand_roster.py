@@ -26,6 +26,8 @@ SILENCE_S = 10.0
 FORGET_S = 60.0
 """A name that has been silent for so long may be given up for another, where there are too many; so long, too, a
 run that has said good-bye is known again."""
+LOOK_AGAIN_S = 1.0
+"""Where there was no place, none is looked for in that time: who floods with names must not cost time as well."""
 WINDOW_S = 3.0
 """Latencies and service times are those of this to twice this time: shorter than what the slow loop waits for."""
 LARGEST = 1e9
@@ -78,6 +80,7 @@ class DemandRoster:
     tally: Tally = field(default_factory=Tally)
     _known: dict[str, _Gateway] = field(default_factory=dict)
     _gone: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _full_until: float = -math.inf
 
     def take(self, report: DemandReport, now: float) -> Dropped | None:
         """Take in a report that arrived at `now`; say why it was dropped, if it was."""
@@ -124,8 +127,11 @@ class DemandRoster:
     def _has_room(self, now: float) -> bool:
         if len(self._known) < MOST_GATEWAYS:
             return True
+        if now < self._full_until:
+            return False
         name, silent = min(self._known.items(), key=lambda item: item[1].heard_at)
         if now - silent.heard_at <= FORGET_S:
+            self._full_until = now + LOOK_AGAIN_S
             return False
         del self._known[name]
         return True

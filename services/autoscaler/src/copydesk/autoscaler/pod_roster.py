@@ -22,6 +22,8 @@ MOST_PODS = 10_000
 FRESH_S = 3.0
 SILENCE_S = 10.0
 """Discovery repeats itself every 2 s; after so long without a word it is taken to be away."""
+LOOK_AGAIN_S = 1.0
+"""Where there was no place for one more, none is looked for in that time."""
 LARGEST = 1_000_000
 LARGEST_TOTAL = 2**62
 
@@ -54,6 +56,7 @@ class PodRoster:
     _asked: int | None = None
     _awaited: set[str] = field(default_factory=set)
     _starts: list[float] = field(default_factory=list)
+    _full_until: float = -math.inf
 
     def take_snapshot(self, snapshot: EndpointsSnapshot, now: float) -> Dropped | None:
         """Take in what discovery says; say why it was dropped, if it was."""
@@ -84,12 +87,21 @@ class PodRoster:
         known = self._loads.get(report.pod)
         if known is not None and _is_old(report, known, now):
             return Dropped.OLD
-        if known is None and len(self._loads) >= MOST_PODS:
-            self._loads = {pod: load for pod, load in self._loads.items() if now - load.at <= FRESH_S}
-            if len(self._loads) >= MOST_PODS:
-                return Dropped.TOO_MANY
+        if known is None and not self._has_room(now):
+            return Dropped.TOO_MANY
         self._loads[report.pod] = _Load(report, now)
         return None
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._loads) < MOST_PODS:
+            return True
+        if now < self._full_until:
+            return False
+        self._loads = {pod: load for pod, load in self._loads.items() if _is_fresh(load, now)}
+        if len(self._loads) < MOST_PODS:
+            return True
+        self._full_until = now + LOOK_AGAIN_S
+        return False
 
     def blind(self, now: float) -> bool:
         """Say whether discovery cannot be heard, or cannot see its source: then pods may come and go unseen."""
@@ -103,10 +115,14 @@ class PodRoster:
         return sum(pod.state is not PodState.DRAINING for pod in self._pods.values())
 
     def slots(self, now: float) -> int | None:
-        """Return how many requests a pod says that it runs side by side, None while none says so."""
-        said = [load.report.capacity for load in self._loads.values() if _is_fresh(load, now)]
-        known = [capacity for capacity in said if capacity > 0]
-        return median_low(known) if known else None
+        """Return how many requests a pod says that it runs side by side, None while none says so.
+
+        The pods that discovery names are believed first: what others say may be of no pod at all.
+        """
+        fresh = [load.report for load in self._loads.values() if load.report.capacity > 0 and _is_fresh(load, now)]
+        named = [report.capacity for report in fresh if report.pod in self._pods]
+        said = named or [report.capacity for report in fresh]
+        return median_low(said) if said else None
 
     def digests(self, now: float) -> frozenset[str]:
         """Return the digests of the weights that pods say they run."""
