@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -59,3 +62,16 @@ def test_a_program_gets_the_same(
         "pod-1": False,
         "pod-2": True,
     }
+
+
+def test_watching_without_a_terminal_writes_each_look_at_once_and_ends_with_its_reader(
+    fleet: FleetState, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "copydesk.cli", "status", "--watch", "--state-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        looks = itertools.islice((line for line in lines if line.startswith("fleet ")), 2)
+        assert [line.split()[1] for line in looks] == [NOBODY, NOBODY]
+        process.stdout.close()
+        assert process.wait(timeout=30) != 0

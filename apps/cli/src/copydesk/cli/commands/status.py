@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,7 +153,13 @@ def _watch(url: str | None, state_dir: Path | None, as_json: bool) -> int:
         while True:
             terminal.write_line(msgspec.json.encode(look(url, state_dir)))
             time.sleep(WATCH_S)
-    with Live(_render(look(url, state_dir)), console=terminal.stdout(), auto_refresh=False, screen=False) as live:
+    console = terminal.stdout()
+    if not console.is_terminal:
+        while True:  # what is redrawn in place would reach a file or a pipe at the end only
+            console.print(_render(look(url, state_dir)), "")
+            sys.stdout.flush()
+            time.sleep(WATCH_S)
+    with Live(_render(look(url, state_dir)), console=console, auto_refresh=False, screen=False) as live:
         while True:
             time.sleep(WATCH_S)
             live.update(_render(look(url, state_dir)), refresh=True)
