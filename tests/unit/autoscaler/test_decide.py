@@ -214,6 +214,27 @@ def test_a_gateway_that_is_gone_for_long_counts_only_where_its_requests_arrive()
     assert deaf.inputs.concurrency == pytest.approx(5020.0)
 
 
+def test_a_gateway_that_crashed_is_forgotten_after_a_quarter_of_an_hour_if_others_are_heard() -> None:
+    crashed = gateway(100.0, 0.0, name="b")
+    for now, stale in ((899.0, ("b",)), (901.0, ())):
+        found, _ = decide(POLICY, State(), Observation(10, (gateway(20.0, now), crashed), ready(10)), now)
+        assert found.inputs.stale_gateways == stale
+    alone, _ = decide(POLICY, State(), Observation(10, (crashed,), ready(10)), 10_000.0)
+    assert alone.inputs.stale_gateways == ("b",)
+    assert alone.replicas == 10
+
+
+def test_a_gateway_that_crashes_again_and_again_does_not_multiply_what_pods_say_that_they_have() -> None:
+    pods = tuple(replace(pod, load=16.0) for pod in ready(10))
+    ghosts = tuple(gateway(80.0, 100.0 - 5.0 * age, name=f"b-{age}") for age in range(1, 12))
+    found, _ = decide(POLICY, State(), Observation(10, (gateway(80.0, 100.0), *ghosts), pods), 100.0)
+    assert found.inputs.concurrency == pytest.approx(160.0)
+    assert len(found.inputs.stale_gateways) == 11
+    waiting = (gateway(80.0, 100.0), gateway(80.0, 90.0, queued=120.0, name="b"))
+    queued, _ = decide(POLICY, State(), Observation(10, waiting, pods), 100.0)
+    assert queued.inputs.concurrency == pytest.approx(200.0)
+
+
 @pytest.mark.parametrize("gateways", [(), (gateway(0.0, 0.0),)])
 def test_silence_is_not_zero(gateways: tuple[GatewayDemand, ...]) -> None:
     _, state = follow(lambda now: 160.0, 600.0, pods=20)

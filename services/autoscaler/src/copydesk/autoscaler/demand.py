@@ -1,9 +1,11 @@
 """How much work there is: from the reports of gateways and the loads of pods, to pods' worth of work.
 
-Missing is not zero. A gateway that has fallen silent counts with what it said last; only after a minute is it left
-out, and then only if others are heard and every pod says what it has, so that whatever the silent one sends is
-seen where it arrives. An outage that was read as no load has emptied fleets: kubernetes/kubernetes#104387,
-kedacore/keda#3065.
+Missing is not zero. A gateway that has fallen silent forbids shrinking, and counts with what it said last: of what
+it had at pods, what these say themselves where every one does, so that one that crashes and comes back under
+another name, again and again, does not multiply. It is left out once others are heard: after a minute if every
+pod says what it has, so that whatever the silent one sends is seen where it arrives; else after a quarter of an
+hour, or no such fleet would shrink again after one crash. An outage that was read as no load has emptied fleets:
+kubernetes/kubernetes#104387, kedacore/keda#3065.
 
 What is refused is demand as well: shedding or a bounded queue must not hide it (knative/serving#2141).
 """
@@ -23,6 +25,8 @@ ABSURD = 1e9
 """No fleet has so many requests: what says so is broken, and counts as missing."""
 
 
+FORGET_S = 900.0
+"""A gateway that has been silent for so long is gone, if others are heard: its machine or its network is not."""
 SLOWEST = 2.0
 """What is refused is not taken to cost more than so many times what was certified, nor less than that part."""
 
@@ -56,9 +60,11 @@ def measure(
         else:
             (fresh if now - one.at <= rules.stale_s else late).append(one)
     covered = bool(fresh) and census.load is not None
-    held = [one for one in late if not (covered and now - one.at > rules.silent_s)]
+    silent_s = rules.silent_s if covered else max(FORGET_S, rules.silent_s)
+    held = [one for one in late if not (fresh and now - one.at > silent_s)]
     counted = fresh + held
-    in_flight = sum(one.in_flight + one.queued for one in counted)
+    in_flight = sum(one.in_flight + one.queued for one in fresh)
+    in_flight += sum(one.queued if covered else one.in_flight + one.queued for one in held)
     concurrency = max(in_flight, census.load or 0.0)
     service_s = _mean([(one.service_s, one.in_flight) for one in fresh])
     shed = sum(one.shed for one in counted)
