@@ -512,3 +512,15 @@ def test_a_place_is_found_again_once_strangers_have_fallen_silent(monkeypatch: p
     for now in (1.0, 59.5, 59.9, 60.0):
         assert observer.on_demand(demand(gateway="g"), now) is Dropped.TOO_MANY
     assert observer.on_demand(demand(gateway="g"), 61.1) is None
+
+
+def test_two_gateways_of_one_name_are_told_from_a_restart_and_from_a_replay() -> None:
+    observer = Observer("gec-en", COLD_START_S)
+    found = []
+    for second in range(1, 31):
+        now = 1000.0 + second
+        observer.on_demand(demand(second, sent_at=now, started_at=200.0), now)
+        found.append(observer.on_demand(demand(second, sent_at=now, started_at=100.0), now + 0.1))
+    assert found[:10] == [Dropped.OLD] * 10
+    assert found[10:] == [Dropped.TWICE] * 20
+    assert observer.on_demand(demand(99, sent_at=1001.0, started_at=100.0), 1030.2) is Dropped.OLD

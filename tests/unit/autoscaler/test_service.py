@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
 from copydesk.autoscaler import service as service_module
@@ -239,3 +241,21 @@ async def test_it_is_not_ready_before_it_decides_and_not_alive_once_it_takes_no_
     found.service._courses["gec-en"].turned_at -= 1e6
     assert paths["/healthz"]().status == 503
     await bus.close()
+
+
+async def test_a_name_that_two_gateways_have_is_said_once(tmp_path: Path) -> None:
+    async with house(tmp_path) as found:
+        later = demand_at(found.service._clock.now(), 5.0)
+        known = msgspec.structs.replace(later, started_at=2.0)
+        found.pilot.observer.on_demand(known, later.sent_at - 60.0)
+        with structlog.testing.capture_logs() as logs:
+            for sequence in range(3):
+                now = found.service._clock.now()
+                current = msgspec.structs.replace(
+                    known, sequence=known.sequence + 1 + sequence, sent_at=now + 60.0
+                )
+                found.pilot.observer.on_demand(current, now)
+                other = msgspec.structs.replace(later, sequence=later.sequence + sequence, sent_at=now + 60.0)
+                found.service._hear_demand(found.pilot.observer, other)
+        assert [log["gateway"] for log in logs if log["event"] == "gateway_name_twice"] == ["g1"]
+        assert found.metric("messages_dropped_total", kind="demand", reason="name_twice") == 3.0

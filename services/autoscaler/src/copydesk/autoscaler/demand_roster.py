@@ -70,6 +70,7 @@ class _Gateway:
     older: _Mark
     newer: _Mark
     demand: GatewayDemand
+    begun_at: float
     late: float | None = None
 
 
@@ -88,7 +89,7 @@ class DemandRoster:
             return Dropped.INVALID
         known = self._known.get(report.gateway)
         if self._is_old(report, known, now):
-            return Dropped.OLD
+            return Dropped.TWICE if known is not None and _is_another(report, known, now) else Dropped.OLD
         if report.closing:
             self._part(report, known, now)
             return None
@@ -145,7 +146,7 @@ class DemandRoster:
             shed = report.shed / max(SHORTEST_S, report.interval_s)
             self._count(report, None)
         demand = GatewayDemand(report.gateway, now, report.in_flight, report.queued, shed)
-        self._known[report.gateway] = _Gateway(report, now, now - report.sent_at, mark, mark, demand)
+        self._known[report.gateway] = _Gateway(report, now, now - report.sent_at, mark, mark, demand, now)
 
     def _go_on(self, known: _Gateway, report: DemandReport, now: float) -> None:
         self._count(report, known.report)
@@ -179,6 +180,13 @@ def _is_late(known: _Gateway, delay: float) -> bool:
         return False
     known.late = delay
     return True
+
+
+def _is_another(report: DemandReport, known: _Gateway, now: float) -> bool:
+    """Say whether an earlier run speaks on long after a later one has begun: then these are two gateways."""
+    speaks_now = abs(now - report.sent_at - known.delay) <= LATE_S
+    earlier = report.started_at < known.report.started_at
+    return earlier and speaks_now and now - known.begun_at > SILENCE_S
 
 
 def _window(report: DemandReport, mark: _Mark) -> tuple[float | None, float | None]:

@@ -21,6 +21,7 @@ from copydesk.autoscaler.dropped import Dropped
 from copydesk.autoscaler.log_entry import DRY, Entry, message_of
 from copydesk.autoscaler.memory import Memory
 from copydesk.autoscaler.metrics import Metrics
+from copydesk.autoscaler.observer import Observer
 from copydesk.autoscaler.pilot import Pilot, Turn
 from copydesk.autoscaler.weights import Weights
 from copydesk.common.bus import Bus
@@ -38,6 +39,8 @@ from copydesk.common.telemetry import get_logger
 
 CALL_SECONDS = 5.0
 """An actuator that takes longer is given up until the next turn."""
+MOST_NAMED = 100
+"""Gateways of which it is said that their name is there twice."""
 REMEMBERED = 120
 """Decisions of a model that `/decisions` shows: four minutes of them, or two with a candidate."""
 
@@ -115,6 +118,7 @@ class Service:
         self._fenced = 0
         self._leading: int | None = None
         self._settled = False
+        self._twice: set[str] = set()
         metrics.watch(
             leader=lambda: self._term() is not None,
             epoch=lambda: self._leadership.epoch,
@@ -171,13 +175,21 @@ class Service:
     async def _listen(self, pilot: Pilot) -> None:
         model, observer = pilot.plan.model, pilot.observer
         hear = self._hear
-        await self._bus.subscribe(
-            demand_subject(model, "*"), DemandReport, partial(hear, "demand", observer.on_demand)
-        )
+        await self._bus.subscribe(demand_subject(model, "*"), DemandReport, partial(self._hear_demand, observer))
         await self._bus.subscribe(load_subject(model, "*"), LoadReport, partial(hear, "load", observer.on_load))
         await self._bus.subscribe(
             endpoints_subject(model), EndpointsSnapshot, partial(hear, "endpoints", observer.on_snapshot)
         )
+
+    def _hear_demand(self, observer: Observer, report: DemandReport) -> None:
+        dropped = observer.on_demand(report, self._clock.now())
+        if dropped is None:
+            return
+        self._metrics.dropped("demand", dropped)
+        if dropped is Dropped.TWICE and report.gateway not in self._twice and len(self._twice) < MOST_NAMED:
+            self._twice.add(report.gateway)
+            hint = "give each a COPYDESK_GATEWAY_NAME of its own, or none: the demand of one is not counted"
+            _log.warning("gateway_name_twice", gateway=report.gateway, model=report.model, hint=hint)
 
     def _hear(self, kind: str, take: Callable[[T, float], Dropped | None], message: T) -> None:
         dropped = take(message, self._clock.now())
