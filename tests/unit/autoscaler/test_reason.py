@@ -39,10 +39,9 @@ def inputs(*, size: int = 1, urgent: float = 0.0, share: float = 0.85, peak: int
 
 
 def test_a_jump_is_told_by_the_pods_that_it_takes_and_not_only_by_its_work() -> None:
-    told = explain(Rule.PANIC, Rule.PANIC, inputs(urgent=1.0, share=0.65), 3, POLICY)
+    told = explain(Rule.PANIC, Rule.PANIC, inputs(urgent=1.04, share=0.85), 3, POLICY)
     assert told == (
-        "add 2 to be 3: demand has jumped to 1.0 pods' worth; at 65% a pod that takes 1.5, "
-        "and 1.0 work or soon will"
+        "add 2 to be 3: demand has jumped to 1.0 pods' worth; at 85% a pod that takes 2, and 1.0 work or soon will"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,11 @@ def _stale(inputs: Inputs, _: Policy) -> str:
     return f"{named}, and what is missing is not zero"
 
 
+def _whole(pods: float) -> int:
+    """Round as `decide` does: it is whole pods that it compares."""
+    return math.ceil(pods - 1e-9)
+
+
 def _recent(inputs: Inputs, policy: Policy) -> str:
     took = f"it took {inputs.peak} within the last {policy.rules.memory_s:.0f} s"
     if inputs.peak >= inputs.size:
@@ -50,7 +56,7 @@ _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     Rule.UP: lambda i, _: _work(i),
     Rule.PANIC: lambda i, _: (
         f"demand has jumped to {i.urgent:.1f} pods' worth; at {i.share:.0%} a pod that takes "
-        f"{i.urgent / i.share:.1f}, and {i.effective:.1f} work or soon will"
+        f"{_whole(i.urgent / i.share)}, and {i.effective:.1f} work or soon will"
     ),
     Rule.FORECAST: lambda i, _: (
         f"days before (right to {i.forecast_error or 0.0:.0%}) promise that it will take {i.forecast}"
