@@ -169,6 +169,24 @@ def test_a_shadow_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     assert refused(shadow_file=tmp_path / "none.yaml").problem.endswith("No such file or directory")
 
 
+@pytest.mark.parametrize(
+    ("key", "content", "known"),
+    [
+        ("shadow_file", "{name: lean}", "unknown field `name`; there are candidate"),
+        ("shadow_file", "candidate: {nam: lean}", "`$.candidate`; there are name, min_pods, max_pods"),
+        ("models_file", "models: [{model: a, max_pod: 4}]", "`$.models[0]`; there are model, min_pods, max_pods"),
+        ("models_file", "models: [{model: a, candidate: {slo_ms: 4}}]", "`; there are name, min_pods, max_pods"),
+        ("models_file", "model: a", "unknown field `model`; there are models"),
+    ],
+)
+def test_beside_a_field_that_is_none_stand_those_that_there_are(
+    tmp_path: Path, key: str, content: str, known: str
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(content)
+    assert known in refused(**{key: file}).problem
+
+
 def test_a_file_of_nothing_but_zeros_is_none(tmp_path: Path) -> None:
     file = tmp_path / "models.yaml"
     file.write_bytes(b"\x00" * 100)

@@ -96,4 +96,14 @@ def read_yaml(path: Path, type_: type[T], key: str) -> T:
     try:
         return msgspec.convert(content, type_)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise PlanError(key, f"{path}: {error}") from error
+        raise PlanError(key, f"{path}: {error}{_known(type_, str(error))}") from error
+
+
+def _known(type_: type[Any], problem: str) -> str:
+    """Name the fields that there are, where one was found that is none."""
+    if "unknown field" not in problem:
+        return ""
+    place = problem.partition(" - at `")[2].rstrip("`")
+    if place:
+        type_ = CandidateEntry if place.endswith(".candidate") or type_ is ShadowFile else ModelEntry
+    return f"; there are {', '.join(type_.__struct_fields__)}"
