@@ -176,3 +176,21 @@ def test_a_message_with_other_inputs_is_understood_as_far_as_it_goes() -> None:
         inputs={"size": "many", "observed": [1], "virtual": {"ready": -1.5}, "slo_ms": "x"},
     )
     assert heard(message) == entry(1, inputs={"size": "many"})
+
+
+def test_a_log_that_another_one_moves_aside_at_the_same_moment_loses_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    line = len(msgspec.json.encode(entry(1))) + 1
+    written(path, entry(1), entry(2), limit=MIB)
+    replace = Path.replace
+
+    def twice(self: Path, target: Path) -> Path:
+        replace(self, target)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", twice)
+    assert written(path, entry(3), limit=line, files=3).dropped == 0
+    assert sequences(path) == [3]
+    assert sequences(tmp_path / "log.jsonl.1") == [1, 2]

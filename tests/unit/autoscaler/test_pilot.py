@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -218,3 +219,18 @@ def test_whatever_reports_are_lost_no_fleet_is_made_smaller_than_its_demand(
         flight.silent = luck.random() < lost
         flight.fly(2.0)
     assert all(turn.decision.replicas >= 3 for turn in flight.turns)
+
+
+def test_a_line_names_a_hundred_silent_gateways_and_no_more() -> None:
+    flight = Flight()
+    for number in range(300):
+        report = msgspec.structs.replace(demand_at(flight.now, 0.1), gateway=f"old-{number}")
+        flight.pilot.observer.on_demand(report, flight.now)
+    turn = flight.fly(20.0)
+    assert len(turn.decision.inputs.stale_gateways) == 300
+    assert len(turn.live.inputs["stale_gateways"]) == 100
+    assert "and 297 more" in turn.live.reason
+
+
+def test_a_candidate_begins_with_no_more_pods_than_can_be_remembered() -> None:
+    assert VirtualFleet.like(2**31 - 1).size == 10_000

@@ -57,13 +57,16 @@ class Entry(Brief, frozen=True, kw_only=True):
     stuck: tuple[str, ...] = ()
 
 
-MOST_STUCK = 100
+MOST_NAMED = 100
+"""Of stuck pods, and of silent gateways: a line every two seconds shall be no list of thousands."""
 
 
 def entry_of(
     decision: Decision, *, time: float, model: str, epoch: int, sequence: int, policy: str, slo_ms: float
 ) -> Entry:
     """Put a decision into a line; who observed or acted adds that."""
+    inputs = msgspec.to_builtins(decision.inputs)
+    inputs["stale_gateways"] = inputs["stale_gateways"][:MOST_NAMED]
     return Entry(
         time=time,
         model=model,
@@ -74,9 +77,9 @@ def entry_of(
         replicas=decision.replicas,
         rule=decision.rule.value,
         reason=decision.reason,
-        inputs=msgspec.to_builtins(decision.inputs),
+        inputs=inputs,
         slo_ms=slo_ms,
-        stuck=decision.stuck[:MOST_STUCK],
+        stuck=decision.stuck[:MOST_NAMED],
     )
 
 

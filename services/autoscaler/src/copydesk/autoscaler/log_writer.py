@@ -6,6 +6,7 @@ it is bounded. The file is opened for each batch, so that one that was moved or 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -105,11 +106,10 @@ class LogWriter:
 
     def _rotate(self) -> None:
         for number in range(self._files - 1, 0, -1):
-            older = numbered(self.path, number - 1)
-            if older.exists():
-                older.replace(numbered(self.path, number))
+            with contextlib.suppress(FileNotFoundError):  # another autoscaler may do the same at this moment
+                numbered(self.path, number - 1).replace(numbered(self.path, number))
         if self._files == 1:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
 
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:
