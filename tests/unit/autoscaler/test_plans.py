@@ -208,6 +208,8 @@ def test_a_certificate_that_is_broken_is_refused(certificate: Path) -> None:
         ("models:\n- model: 2026-13-45\n", "a value is none: month must be in 1..12"),
         ("[" * 5000, "is nested too deeply"),
         ("models: " + "[" * 5000, "is nested too deeply"),
+        ("models: [{model: m, candidate: {name: live}}]", "candidate.name: 'live': expected a name of its own"),
+        ("models: [{model: m, candidate: {name: dry-run}}]", "'dry-run': expected a name of its own"),
         ("models: [{model: m, slo_ms: 1.0e-300}]", "models[0].slo_ms: 1e-300: expected 1 to 600,000"),
         ("models: [{model: m, slo_ms: .inf}]", "models[0].slo_ms: inf: expected 1 to 600,000"),
         ("models: [{model: m, rate: 1.0e-300}]", "models[0].rate: 1e-300: expected 0.001 to 1,000,000"),

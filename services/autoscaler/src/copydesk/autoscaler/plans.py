@@ -9,6 +9,7 @@ from typing import Any
 
 from copydesk.autoscaler.capacity import Capacity
 from copydesk.autoscaler.limits import Limits, LimitsError
+from copydesk.autoscaler.log_entry import DRY, LIVE
 from copydesk.autoscaler.models_file import CandidateEntry, ModelEntry, ModelsFile, ShadowFile, read_yaml
 from copydesk.autoscaler.plan import CapacitySource, Configuration, Plan, PlanError
 from copydesk.autoscaler.rules import Rules
@@ -97,7 +98,7 @@ def _plan(entry: ModelEntry, place: _Place, shadow: tuple[CandidateEntry, _Place
 
 
 def _candidate(given: CandidateEntry, place: _Place, entry: ModelEntry, live: Configuration) -> Configuration:
-    if given.name in ("", "live") or not given.name.isprintable() or len(given.name) > 64:
+    if given.name in ("", LIVE, DRY) or not given.name.isprintable() or len(given.name) > 64:
         raise place.error("name", f"{given.name!r}: expected a name of its own, of 64 characters at most")
     return Configuration(
         given.name,
