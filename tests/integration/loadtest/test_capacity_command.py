@@ -22,6 +22,7 @@ from typer.testing import CliRunner, Result
 
 from copydesk.cli.api import FleetView, PodView
 from copydesk.cli.capacity.subject import slots_of, subject_of
+from copydesk.cli.commands import load
 from copydesk.cli.fleet.state import FleetState, ScalingState, write_state
 from copydesk.cli.main import app
 from copydesk.loadtest.certificate import Hardware, read_certificate
@@ -365,6 +366,18 @@ def test_a_load_is_reported_as_a_table_as_json_and_as_a_page(start_slots: StartS
 
     shown = copydesk("bench", "load", "--url", server.url, "--shape", "constant", "--rate", "20", "--seconds", "1")
     assert shown.stdout.splitlines()[1].split() == ["requests", "20:", "20", "ok,", "0", "refused,", "0", "failed"]
+
+
+def test_a_load_that_was_sent_late_says_so_on_its_page_too(
+    start_slots: StartSlots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "LATE_MS", 0.0)
+    page = tmp_path / "load.html"
+    arguments = ("--url", start_slots(8, 5.0).url, "--rate", "20", "--seconds", "1", "--html", str(page))
+    ran = copydesk("bench", "load", *arguments)
+    assert ran.exit_code == 0
+    assert "requests were sent late" in ran.stderr
+    assert "requests were sent late" in page.read_text()
 
 
 def test_a_load_that_is_interrupted_reports_what_is_known(start_slots: StartSlots) -> None:

@@ -94,6 +94,14 @@ def test_the_page_holds_its_pictures_needs_nothing_else_and_escapes_what_it_quot
     assert "busy &amp; &lt;full&gt;" in page
 
 
+def test_the_page_calls_what_was_only_refused_no_failure() -> None:
+    found = report()
+    assert (found.shed, found.errors) == (5, 0)
+    page = html(found, title="A load")
+    assert page.count("efused or failed") == 2
+    assert ">failed<" not in page
+
+
 def test_a_chart_is_well_formed_and_breaks_its_lines_at_gaps() -> None:
     line = Line('a "b" & <c>', [(0.0, 1.0), (1.0, 2.0), (2.0, None), (3.0, 100.0)])
     drawn = svg(Chart("<title>", "x", [line], log_y=True, level=(10.0, "top"), moment=(2.0, "then")))

@@ -11,7 +11,8 @@ from copydesk.loadtest.load_report import LoadReport, Moment
 _STYLE = (
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:800px;margin:2rem auto;"
     "padding:0 1rem}table{border-collapse:collapse;margin:1rem 0}td{padding:.15rem 1.5rem .15rem 0;"
-    "vertical-align:top}td+td{font-variant-numeric:tabular-nums}code{overflow-wrap:anywhere}svg{margin:1rem 0}"
+    "vertical-align:top}td:first-child{white-space:nowrap}td+td{font-variant-numeric:tabular-nums}"
+    "code{overflow-wrap:anywhere}svg{margin:1rem 0}"
 )
 
 
@@ -61,7 +62,7 @@ def charts_of(report: LoadReport) -> list[Chart]:
         _line("offered", steps, lambda one: one.offered / seconds),
         _line("late", steps, lambda one: one.late / seconds),
         _line(f"within {report.slo_ms:g} ms", steps, lambda one: one.good / seconds),
-        _line("failed", steps, lambda one: one.failed / seconds),
+        _line("refused or failed", steps, lambda one: one.failed / seconds),
     ]
     x = "second in which requests were due"
     return [
@@ -84,4 +85,4 @@ def _failures(report: LoadReport) -> str:
     if not report.failures:
         return ""
     pairs = ((f"{one.count} {one.kind}", " | ".join(one.messages)) for one in report.failures)
-    return f"<h2>Failures</h2>{_table(pairs)}\n"
+    return f"<h2>Refused or failed</h2>{_table(pairs)}\n"

@@ -89,11 +89,8 @@ def bench_load(request: LoadRequest) -> int:
     except GeneratorError as error:
         terminal.say_error(str(error))
         return _FAILED
-    if report.late_p99_ms >= LATE_MS:
-        _say(
-            f"requests were sent late, P99 {report.late_p99_ms:.1f} ms: the latencies are in part the generator's "
-            "(more --processes may help)"
-        )
+    if late := _lateness(report):
+        _say(late)
     if partial:
         terminal.say_error(f"interrupted; the report is of the first {report.seconds:.1f} s")
     return _show(report, request, url) or (_INTERRUPTED if partial else 0)
@@ -207,12 +204,22 @@ def _show(report: LoadReport, request: LoadRequest, url: str) -> int:
     if request.page is not None:
         made = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M UTC")
         facts = [("made", made), ("fleet", url), ("command", shlex.join(["copydesk", *sys.argv[1:]]))]
+        facts += [("note", late)] if (late := _lateness(report)) else []
         try:
             request.page.write_text(html(report, title="Copydesk under load", facts=facts), encoding="utf-8")
         except OSError as error:
             terminal.say_error(f"{request.page}: {error.strerror}")
             return _FAILED
     return 0
+
+
+def _lateness(report: LoadReport) -> str:
+    if report.late_p99_ms < LATE_MS:
+        return ""
+    return (
+        f"requests were sent late, P99 {report.late_p99_ms:.1f} ms: the latencies are in part the generator's "
+        "(more --processes may help)"
+    )
 
 
 def _table(report: LoadReport) -> str:
