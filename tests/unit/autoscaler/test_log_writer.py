@@ -158,6 +158,9 @@ def test_a_tail_begins_anew_where_a_log_was_deleted_or_emptied(tmp_path: Path) -
     assert [one.sequence for one in tail.new()] == [3]
     path.unlink()
     assert tail.new() == []
+    path.mkdir()
+    assert tail.new() == []
+    path.rmdir()
     written(path, entry(4))
     assert [one.sequence for one in tail.new()] == [4]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import TypeVar
 
 import msgspec
@@ -104,4 +105,4 @@ def _place(path: Path) -> tuple[int, int]:
         status = path.stat()
     except OSError:
         return 0, 0
-    return status.st_ino, status.st_size
+    return (status.st_ino, status.st_size) if S_ISREG(status.st_mode) else (0, 0)
