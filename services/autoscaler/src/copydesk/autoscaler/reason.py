@@ -40,7 +40,7 @@ def _stale(inputs: Inputs, _: Policy) -> str:
 
 
 def _whole(pods: float) -> int:
-    """Round as `decide` does: it is whole pods that it compares."""
+    """Round as `decide` does: pods are ordered whole."""
     return math.ceil(pods - 1e-9)
 
 
