@@ -91,6 +91,12 @@ def variable_name(cls: type[ServiceSettings], field: str) -> str:
     return f"{cls.model_config.get('env_prefix', '')}{field}".upper()
 
 
+def refuse_setting(cls: type[ServiceSettings], field: str, problem: str) -> int:
+    """Say on standard error what is wrong with a setting that only its use could show; return the exit code."""
+    print(f"{variable_name(cls, field)}: {problem}", file=sys.stderr)
+    return EXIT_BAD_SETTINGS
+
+
 def unknown_settings(cls: type[ServiceSettings], environ: Mapping[str, str]) -> list[str]:
     """Return a line for each variable that is set and starts with the service's prefix, but is no setting of it.
 

@@ -21,7 +21,7 @@ from copydesk.autoscaler.settings import ActuatorKind, AutoscalerSettings
 from copydesk.autoscaler.status_paths import status_paths
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
-from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
+from copydesk.common.settings import load_settings, refuse_setting, take_no_arguments
 from copydesk.common.status_server import StatusPortError, StatusServer
 from copydesk.common.telemetry import configure_logging, get_logger
 
@@ -70,17 +70,12 @@ def main(arguments: Sequence[str] = ()) -> int:
     try:
         run(serve(settings, load_plans(settings)))
     except PlanError as error:
-        return _refuse(error.key, error.problem)
+        return refuse_setting(AutoscalerSettings, error.key, error.problem)
     except BusUrlError as error:
-        return _refuse("NATS_URL", str(error))
+        return refuse_setting(AutoscalerSettings, "NATS_URL", str(error))
     except StatusPortError as error:
-        return _refuse("METRICS_PORT", str(error))
+        return refuse_setting(AutoscalerSettings, "METRICS_PORT", str(error))
     return 0
-
-
-def _refuse(key: str, problem: str) -> int:
-    print(f"COPYDESK_AUTOSCALER_{key}: {problem}", file=sys.stderr)
-    return EXIT_BAD_SETTINGS
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
-from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
+from copydesk.common.settings import load_settings, refuse_setting, take_no_arguments
 from copydesk.common.status_server import StatusPortError, StatusServer
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.eds.endpoint_file import EndpointFileError
@@ -70,21 +70,16 @@ def main(arguments: Sequence[str] = ()) -> int:
     try:
         run(serve(settings))
     except BusUrlError as error:
-        return _refuse("NATS_URL", str(error))
+        return refuse_setting(EdsSettings, "NATS_URL", str(error))
     except EndpointFileError as error:
-        return _refuse("STATIC_FILE", str(error))
+        return refuse_setting(EdsSettings, "STATIC_FILE", str(error))
     except KubernetesConfigError as error:
-        return _refuse("KUBE_CONFIG", str(error))
+        return refuse_setting(EdsSettings, "KUBE_CONFIG", str(error))
     except StatusPortError as error:
-        return _refuse("METRICS_PORT", str(error))
+        return refuse_setting(EdsSettings, "METRICS_PORT", str(error))
     except XdsSettingError as error:
-        return _refuse(error.key, error.problem)
+        return refuse_setting(EdsSettings, error.key, error.problem)
     return 0
-
-
-def _refuse(key: str, problem: str) -> int:
-    print(f"COPYDESK_EDS_{key}: {problem}", file=sys.stderr)
-    return EXIT_BAD_SETTINGS
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from types import ModuleType
 from copydesk.common.bus import BusUrlError
 from copydesk.common.compiled import CompiledLibraryError
 from copydesk.common.process import run, run_until_signal, settle_memory
-from copydesk.common.settings import load_settings, take_no_arguments, variable_name
+from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments, variable_name
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway.app import build_app, build_hot_path
@@ -21,8 +21,6 @@ from copydesk.gateway.lane.native import open_native
 from copydesk.gateway.server import ListenError, Server, listen
 from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings
-
-EXIT_REFUSED = 2
 
 NEW_OBJECTS = 20_000
 """How many more objects than before there must be before Python looks for cycles among them. A request is a few
@@ -60,7 +58,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 def _refuse(problem: str) -> int:
     print(f"copydesk.gateway: {problem}", file=sys.stderr)
-    return EXIT_REFUSED
+    return EXIT_BAD_SETTINGS
 
 
 class _OpenToAllError(Exception):
