@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from copydesk.cli.commands.status import status
+from copydesk.cli.api import PodView
+from copydesk.cli.commands.status import StatusView, look, status
 from copydesk.cli.fleet.state import FleetState, ProcessState, ScalingState, write_state
 
 NOBODY = "http://127.0.0.1:1"
@@ -75,3 +77,26 @@ def test_watching_without_a_terminal_writes_each_look_at_once_and_ends_with_its_
         assert [line.split()[1] for line in looks] == [NOBODY, NOBODY]
         process.stdout.close()
         assert process.wait(timeout=30) != 0
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_pods_are_told_in_whole_words_in_a_narrow_terminal_too(
+    width: int,
+    fleet: FleetState,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pod = PodView("pod-1", "ready", True, "127.0.0.1:42335", running=1, queued=0, capacity=32, requests=1507)
+
+    def looked(url: str | None, state_dir: Path | None) -> StatusView:
+        return msgspec.structs.replace(look(url, state_dir), pods=(pod,), problem=None)
+
+    monkeypatch.setattr("copydesk.cli.commands.status.look", looked)
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert status(None, tmp_path, as_json=False, watch=False) == 0
+    told = capsys.readouterr().out
+    assert "…" not in told
+    assert told.splitlines()[-1].split()[0] == "pod-1"
+    assert "1507" in told
+    assert ("127.0.0.1:42335" in told) == (width == 80)

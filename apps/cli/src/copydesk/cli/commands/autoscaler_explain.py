@@ -129,6 +129,7 @@ def _over_nats(request: ExplainRequest) -> int:
 
 async def _listen(request: ExplainRequest, tell: Callable[[Entry], None]) -> None:
     bus = await listen(request.nats_url, request.models, tell)
+    terminal.stderr().print("listening over NATS until Ctrl-C; decisions come every two seconds", style="dim")
     try:
         await asyncio.Event().wait()
     finally:

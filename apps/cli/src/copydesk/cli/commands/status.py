@@ -21,6 +21,8 @@ from copydesk.cli.fleet.state import FleetState, ProcessState, ScalingState, rea
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 WATCH_S = 1.0
+ROOM_FOR_ADDRESSES = 76
+"""In fewer columns a table of pods would cut every one of them short."""
 _STATE_COLOURS = {"ready": "green", "warming": "yellow", "draining": "yellow", "unused": "dim"}
 
 
@@ -212,14 +214,16 @@ def _doing(row: ProcessRow) -> Text:
 
 
 def _pod_table(pods: tuple[PodView, ...]) -> Table:
-    table = _table("pod", "address", "state", "in flight", "load", "ms", "requests", "errors")
+    roomy = terminal.stdout().width >= ROOM_FOR_ADDRESSES
+    address = ("address",) if roomy else ()
+    table = _table("pod", *address, "state", "in flight", "load", "ms", "requests", "errors")
     for pod in pods:
         state = Text(pod.state, _STATE_COLOURS.get(pod.state, "red"))
         if not pod.connected and pod.state != "unused":
             state.append(", not connected", "red")
         table.add_row(
             pod.id,
-            pod.address,
+            *((pod.address,) if roomy else ()),
             state,
             str(pod.in_flight),
             f"{_number(pod.running)}+{_number(pod.queued)}/{pod.capacity}",
