@@ -6,7 +6,7 @@ from copydesk.common.errors import CopydeskError
 
 
 class ImageError(CopydeskError):
-    """Anything that this service raises on purpose; `hint` says what to do about it, where something can be done."""
+    """Anything that this service raises on purpose; `hint` says what to do about it, if something can be done."""
 
     hint: str = ""
 

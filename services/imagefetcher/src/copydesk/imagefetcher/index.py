@@ -1,10 +1,10 @@
 """The index of a converted image: what its artifact holds and how each sector is fetched and checked.
 
-The artifact is an OCI image manifest of `ARTIFACT_TYPE` whose `subject` is the manifest of the original image (for one
-platform) and whose layers are, in this order: the index (JSON), the metadata (an EROFS file system, zstd) and the data
-(sectors, each compressed with zstd on its own, one after the other). The plain sectors one after the other are the
-device that the metadata's chunks point to: sector `i` lies at byte `i * sector_size` of it. All sectors are
-`sector_size` long, but the last, which may be shorter. docs/images.md is the specification.
+The artifact is an OCI image manifest of `ARTIFACT_TYPE` whose `subject` is the manifest of the original image
+(for one platform) and whose layers are, in this order: the index (JSON), the metadata (an EROFS file system,
+zstd) and the data (sectors, each compressed with zstd on its own, one after the other). The plain sectors one
+after the other are the device that the metadata's chunks point to: sector `i` lies at byte `i * sector_size` of
+it. All sectors are `sector_size` long, but the last, which may be shorter. docs/images.md is the specification.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class Metadata(msgspec.Struct, frozen=True):
 class Sector(msgspec.Struct, frozen=True):
     """One sector: where its compressed bytes lie in the data blob, and what both forms must hash to.
 
-    `digest` is of the compressed bytes, to be checked before they are decompressed; `plain_digest` of what a reader
-    gets, to be checked whenever the sector is read back from a cache, and its name there. Lengths are in bytes.
+    `digest` is of the compressed bytes, to be checked before they are decompressed; `plain_digest` of what a
+    reader gets, to be checked whenever the sector is read back from a cache, and its name there. Lengths are in
+    bytes.
     """
 
     offset: int
@@ -77,7 +78,7 @@ class Sector(msgspec.Struct, frozen=True):
 
 
 class Data(msgspec.Struct, frozen=True):
-    """The data: the blob in the registry, and the device that its sectors make up; an image of no data has none."""
+    """The data: the blob in the registry, and the device that its sectors make up; at least one block."""
 
     digest: str
     size: int
@@ -93,8 +94,8 @@ class Data(msgspec.Struct, frozen=True):
 class ImageIndex(msgspec.Struct, frozen=True):
     """Everything that a node must know to mount an image and fetch it by sectors.
 
-    `prefetch` lists the sectors that a recorded start-up read, in the order of their first read; it is empty where the
-    image was converted without a trace.
+    `prefetch` lists the sectors that a recorded start-up read, in the order of their first read; it is empty
+    where the image was converted without a trace.
     """
 
     version: int
@@ -106,7 +107,7 @@ class ImageIndex(msgspec.Struct, frozen=True):
 
 
 def encode(index: ImageIndex) -> bytes:
-    """The index as JSON: the same index gives the same bytes. Raises IndexFormatError for one that decode refuses."""
+    """The index as JSON, the same bytes every time; raises IndexFormatError for one that decode refuses."""
     validate(index)
     return msgspec.json.encode(index)
 
@@ -165,7 +166,7 @@ def _check_data(data: Data) -> None:
     _check_digest("data.digest", data.digest)
     if data.sector_size.bit_count() != 1 or not 64 << 10 <= data.sector_size <= 64 << 20:
         raise IndexFormatError("data.sector_size", "is no power of two from 64 KiB to 64 MiB")
-    _check_range("data.sectors", len(data.sectors), 0, MAX_SECTORS)
+    _check_range("data.sectors", len(data.sectors), 1, MAX_SECTORS)
     for number, sector in enumerate(data.sectors):
         _check_sector(f"data.sectors[{number}]", sector, data.sector_size)
     for number, (sector, following) in enumerate(pairwise(data.sectors)):
@@ -173,7 +174,7 @@ def _check_data(data: Data) -> None:
             raise IndexFormatError(f"data.sectors[{number}].plain_length", "only the last sector may be shorter")
         if following.offset != sector.offset + sector.length:
             raise IndexFormatError(f"data.sectors[{number + 1}].offset", "does not follow the sector before")
-    if data.sectors and data.sectors[0].offset != 0:
+    if data.sectors[0].offset != 0:
         raise IndexFormatError("data.sectors[0].offset", "is not 0")
     if data.size != sum(sector.length for sector in data.sectors):
         raise IndexFormatError("data.size", "is not the sum of the sectors' lengths")

@@ -1,7 +1,7 @@
 """A start-up trace: which byte ranges of which files a program read before its first output, and when.
 
-It names files, not places on a device, so that a trace recorded with one conversion of an image orders the next one,
-and mostly also fits a newer build of the same image.
+It names files, not places on a device, so that a trace recorded with one conversion of an image orders the next
+one, and mostly also fits a newer build of the same image.
 """
 
 from __future__ import annotations
