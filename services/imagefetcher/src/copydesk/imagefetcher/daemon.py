@@ -1,0 +1,231 @@
+"""The daemon: everything put together, on one event loop and the threads of the device."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from http import HTTPStatus
+from typing import Any
+
+import httpx2
+
+from copydesk.common.bus import Bus
+from copydesk.common.telemetry import get_logger
+from copydesk.imagefetcher.control.service import ControlService, health_handler
+from copydesk.imagefetcher.device.server import DeviceServer
+from copydesk.imagefetcher.device.session import HELD_NAME, Session, end_session, open_session
+from copydesk.imagefetcher.fetch.completion import Completion
+from copydesk.imagefetcher.fetch.content import Content
+from copydesk.imagefetcher.fetch.place import Place
+from copydesk.imagefetcher.fetch.source import Source
+from copydesk.imagefetcher.holder.client import HolderClient, HolderError
+from copydesk.imagefetcher.library import Library
+from copydesk.imagefetcher.metrics import Metrics
+from copydesk.imagefetcher.node import Node
+from copydesk.imagefetcher.paths import control_socket, device_folder, holder_socket
+from copydesk.imagefetcher.peers.directory import PeerDirectory
+from copydesk.imagefetcher.peers.exchange import PeerExchange
+from copydesk.imagefetcher.peers.service import PeerService
+from copydesk.imagefetcher.peers.source import PeerSource
+from copydesk.imagefetcher.settings import ImageFetcherSettings
+from copydesk.imagefetcher.status import Parts, node_status
+from copydesk.imagefetcher.store.ledger import Ledger
+from copydesk.imagefetcher.store.recent import RecentSectors
+from copydesk.imagefetcher.store.sectors import SectorStore
+from copydesk.imagefetcher.upstream import Upstream
+from copydesk.imagefetcher.web_server import Answer, Request, RequestError, WebServer
+
+SAVE_S = 2.0
+HOLDER_S = 5.0
+"""How often is looked whether the holder still has what it was given."""
+
+_MIB = 1 << 20
+
+_log = get_logger(__name__)
+
+
+class Daemon:
+    """Serves images from `start` to `stop`; with a holder, what is mounted then waits for the next one."""
+
+    def __init__(self, settings: ImageFetcherSettings, upstream: Upstream, metrics: Metrics | None = None) -> None:
+        self._settings = settings
+        self._upstream = upstream
+        self._metrics = metrics or Metrics()
+        self._stack = AsyncExitStack()
+        self._holder: HolderClient | None = None
+        self._ready = False
+
+    async def start(self) -> None:
+        """Take over or mount the devices, restore mounts, and listen.
+
+        Raises MountError, HolderError, ListenError, OSError (folders that cannot be written).
+        """
+        settings = self._settings
+        for folder in (settings.state_dir, settings.run_dir):
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        client = httpx2.AsyncClient(timeout=settings.attempt_timeout_ms / 1000, trust_env=False)
+        self._stack.push_async_callback(client.aclose)
+        session, parts = await self._assemble(client)
+        await parts.node.restore(resumed=session.resumed)
+        await self._serve_control(session, parts)
+        await self._join_peers(parts)
+        for work in (parts.completion.run(), self._keep_saving(parts.store), self._keep_held(session)):
+            self._spawn(work)
+        self._ready = True
+        _log.info("image_fetcher_started", resumed=session.resumed, holder=self._holder is not None)
+
+    async def stop(self) -> None:
+        """Stop serving. Without a holder readers get errors from now on; with one they wait for the next."""
+        self._ready = False
+        await self._stack.aclose()
+
+    async def _assemble(self, client: httpx2.AsyncClient) -> tuple[Session, Parts]:
+        settings = self._settings
+        ledger = Ledger(settings.state_dir / "ledger.sqlite")
+        self._stack.callback(ledger.close)
+        store = await asyncio.to_thread(
+            SectorStore, settings.state_dir / "sectors", settings.cache_limit_mb * _MIB, ledger
+        )
+        self._stack.callback(store.save)
+        library = await asyncio.to_thread(Library, settings.state_dir / "images", ledger)
+        directory = PeerDirectory(settings.node_name)
+        sources_of = self._sources(library, directory, client)
+        content = Content(
+            store, RecentSectors(settings.memory_mb * _MIB), settings.terms(), sources_of, self._metrics
+        )
+        self._holder = self._find_holder()
+        session = await asyncio.to_thread(open_session, device_folder(settings.run_dir), self._holder)
+        devices = DeviceServer(session.channel, content, settings.device_threads)
+        node = Node(library, ledger, content, devices, device_folder(settings.run_dir), self._upstream)
+        completion = Completion(content, settings.background_mb_s * 1e6, settings.run_sectors, node.wanted)
+        completion.paused = not settings.background
+        self._metrics.watch(store, images=lambda: len(library), mounts=lambda: len(node.mounts))
+        node.show_devices()
+        devices.start()
+        self._stack.push_async_callback(content.fetcher.close)
+        self._stack.callback(self._leave, session, devices)
+        if session.resumed and not session.channel.resend():
+            _log.warning("resend_refused", hint="Linux 6.9 or later; reads of the last daemon may wait for ever")
+        return session, Parts(store, library, content, node, completion, directory)
+
+    def _sources(
+        self, library: Library, directory: PeerDirectory, client: httpx2.AsyncClient
+    ) -> Callable[[Place], Sequence[Source]]:
+        token = self._settings.peer_token.get_secret_value()
+
+        def sources_of(place: Place) -> Sequence[Source]:
+            known = library.get(place.image)
+            upstream = self._upstream.sources(known.reference) if known is not None else ()
+            now = asyncio.get_running_loop().time()
+            holders = directory.holders(place.image, place.number, now) if self._settings.peer_port else ()
+            return [*(PeerSource(peer, token, client) for peer in holders), *upstream]
+
+        return sources_of
+
+    def _find_holder(self) -> HolderClient | None:
+        try:
+            return HolderClient(holder_socket(self._settings.run_dir))
+        except HolderError as error:
+            _log.warning("holder_missing", error=str(error), hint=error.hint)
+            return None
+
+    def _leave(self, session: Session, devices: DeviceServer) -> None:
+        devices.stop()
+        if self._holder is None:
+            end_session(session, device_folder(self._settings.run_dir), None)
+            return
+        session.channel.close()
+        self._holder.close()
+
+    async def _serve_control(self, session: Session, parts: Parts) -> None:
+        control = ControlService(
+            parts.node,
+            parts.store,
+            parts.completion,
+            lambda: node_status(
+                parts,
+                self._upstream,
+                node=self._settings.node_name,
+                holder=self._holder is not None,
+                resumed=session.resumed,
+            ),
+        )
+        health = health_handler(self._metrics.registry, lambda: self._ready)
+
+        async def handle(request: Request) -> Answer:
+            return health(request) or await control.handle(request)
+
+        async def handle_health(request: Request) -> Answer:
+            answer = health(request)
+            if answer is None:
+                raise RequestError(HTTPStatus.NOT_FOUND, "the paths are /metrics, /healthz, /readyz")
+            return answer
+
+        server = WebServer(handle)
+        await server.listen_unix(control_socket(self._settings.run_dir))
+        self._stack.push_async_callback(server.close)
+        if self._settings.metrics_port:
+            metrics = WebServer(handle_health)
+            await metrics.listen(self._settings.metrics_host, self._settings.metrics_port)
+            self._stack.push_async_callback(metrics.close)
+
+    async def _join_peers(self, parts: Parts) -> None:
+        settings = self._settings
+        parts.node.changed = parts.completion.wake
+        if not settings.peer_port:
+            return
+        service = PeerService(settings.peer_token.get_secret_value(), parts.store.read_whole, self._metrics)
+        server = WebServer(service.handle)
+        await server.listen(settings.peer_host, settings.peer_port)
+        self._stack.push_async_callback(server.close)
+        token = settings.nats_token.get_secret_value() or None
+        bus = await Bus.connect(settings.nats_url, name=f"imagefetcher {settings.node_name}", token=token)
+        self._stack.push_async_callback(bus.close)
+        exchange = PeerExchange(
+            bus,
+            parts.directory,
+            node=settings.node_name,
+            address=(settings.advertised, server.port),
+            images=parts.node.mounted_images,
+            held=parts.store.__contains__,
+        )
+
+        def changed() -> None:
+            parts.completion.wake()
+            exchange.wake()
+
+        parts.node.changed = changed
+        self._spawn(exchange.run())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    async def _keep_saving(self, store: SectorStore) -> None:
+        while True:
+            await asyncio.sleep(SAVE_S)
+            await asyncio.to_thread(store.save)
+
+    async def _keep_held(self, session: Session) -> None:
+        """Give the descriptor to a holder that comes later, or anew: then it can be upgraded as well."""
+        while True:
+            await asyncio.sleep(HOLDER_S)
+            if self._holder is not None and await asyncio.to_thread(self._holder.alive):
+                continue
+            if self._holder is not None:
+                self._holder.close()
+                self._holder = None
+            try:
+                holder = await asyncio.to_thread(HolderClient, holder_socket(self._settings.run_dir))
+                await asyncio.to_thread(holder.put, HELD_NAME, session.channel.descriptor)
+            except HolderError as error:
+                _log.debug("holder_missing", error=str(error))
+                continue
+            self._holder = holder
+            _log.info("holder_found", path=str(holder.path))

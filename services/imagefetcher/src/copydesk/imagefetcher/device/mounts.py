@@ -1,0 +1,76 @@
+"""mount(2) and umount2(2), which util-linux's commands put a loop device in front of."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from copydesk.imagefetcher.device import wire
+from copydesk.imagefetcher.device.errors import MountError
+
+FUSE_TYPE = "fuse.copydesk"
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
+_MNT_DETACH = 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """A line of /proc/self/mountinfo: where, of which type, and from what."""
+
+    target: str
+    kind: str
+    source: str
+
+
+def mount_fuse(descriptor: int, target: Path) -> None:
+    """Mount an opened /dev/fuse at `target`; raises MountError."""
+    options = f"fd={descriptor},rootmode=40000,user_id=0,group_id=0,allow_other,max_read={wire.MAX_READ}"
+    _mount("copydesk", target, FUSE_TYPE, _MS_RDONLY | _MS_NOSUID | _MS_NODEV, options)
+
+
+def mount_erofs(metadata: Path, device: Path | None, target: Path, *, direct: bool = False) -> None:
+    """Mount the image whose metadata is in the file (or block device) `metadata`, its data in `device`.
+
+    `direct` reads the files past the page cache, so that only the image's own pages are kept. Raises MountError;
+    ENOTBLK says that the kernel mounts no files.
+    """
+    options = [f"device={device}"] if device is not None else []
+    _mount(str(metadata), target, "erofs", _MS_RDONLY, ",".join([*options, "directio"] if direct else options))
+
+
+def unmount(target: Path, *, detach: bool = False) -> None:
+    """Unmount; with `detach` at once, for who uses it still only at the end. Raises MountError."""
+    if _LIBC.umount2(os.fsencode(target), _MNT_DETACH if detach else 0) != 0:
+        raise MountError("unmount", str(target), ctypes.get_errno())
+
+
+def mounted() -> list[Mounted]:
+    """What is mounted in this mount namespace, in order."""
+    return [_parse(line) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+
+
+def mounted_at(target: Path) -> Mounted | None:
+    """What lies on top at `target`."""
+    return next((mount for mount in reversed(mounted()) if mount.target == str(target)), None)
+
+
+def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:
+    code = _LIBC.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )
+    if code != 0:
+        raise MountError(f"mount {kind} at", str(target), ctypes.get_errno())
+
+
+def _parse(line: str) -> Mounted:
+    fields, _, rest = line.partition(" - ")
+    kind, source, *_ = rest.split(" ")
+    return Mounted(_unescape(fields.split(" ")[4]), kind, _unescape(source))
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -1,0 +1,158 @@
+"""The images that a node knows, as files: the index, and the EROFS metadata ready to be mounted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from copydesk.common.telemetry import get_logger
+from copydesk.imagefetcher.device.volume import Volume
+from copydesk.imagefetcher.errors import ImageError
+from copydesk.imagefetcher.index import ImageIndex, Metadata, decode
+from copydesk.imagefetcher.store.ledger import ImageRow, Ledger
+
+FIRST_NODE = 16
+"""File numbers of images begin here; 1 is the folder they lie in."""
+
+_CHUNK = 1 << 20
+
+_log = get_logger(__name__)
+
+
+class MetadataError(ImageError):
+    """Metadata that is not what the index names: it carries the image and what is wrong."""
+
+    def __init__(self, image: str, reason: str) -> None:
+        self.image = image
+        self.reason = reason
+        super().__init__(f"metadata of {image}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownImage:
+    """An image with its files in `folder`."""
+
+    image: str
+    reference: str
+    index: ImageIndex
+    volume: Volume
+    folder: Path
+
+    @property
+    def metadata(self) -> Path:
+        """The file that is mounted."""
+        return self.folder / "metadata.erofs"
+
+
+class Library:
+    """Images in `folder`, listed in the ledger; named by the digest of their index."""
+
+    def __init__(self, folder: Path, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._ledger = ledger
+        self._clock = clock
+        self._images: dict[str, KnownImage] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        for row in ledger.images():
+            self._load(row)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def all(self) -> list[KnownImage]:
+        """Every image, in the order in which they came."""
+        return list(self._images.values())
+
+    def get(self, image: str) -> KnownImage | None:
+        """Return the image of this digest."""
+        return self._images.get(image)
+
+    def find(self, reference: str) -> KnownImage | None:
+        """Return the image that came last by this reference."""
+        return next((known for known in reversed(self.all()) if known.reference == reference), None)
+
+    def add(self, reference: str, raw: bytes) -> KnownImage:
+        """Remember an image by its index; its metadata may be missing. Raises IndexFormatError."""
+        index = decode(raw)
+        image = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        folder = self._path(image)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "index.json", raw)
+        known = self._known(self._ledger.add_image(image, reference, self._clock()), index)
+        self._images[image] = known
+        return known
+
+    def has_metadata(self, known: KnownImage) -> bool:
+        """Whether the metadata is there and right; reads all of it."""
+        try:
+            return _digest(known.metadata) == known.index.metadata.plain_digest
+        except OSError:
+            return False
+
+    def put_metadata(self, known: KnownImage, packed: bytes) -> None:
+        """Unpack the metadata and keep it. Raises MetadataError."""
+        wanted = known.index.metadata
+        if len(packed) != wanted.size or f"sha256:{hashlib.sha256(packed).hexdigest()}" != wanted.digest:
+            raise MetadataError(known.image, f"{len(packed)} bytes are not {wanted.digest}")
+        _write(known.metadata, unpack_metadata(known.image, wanted, packed))
+
+    def remove(self, known: KnownImage) -> None:
+        """Forget an image and remove its files."""
+        self._images.pop(known.image, None)
+        self._ledger.remove_image(known.image)
+        shutil.rmtree(known.folder, ignore_errors=True)
+
+    def _load(self, row: ImageRow) -> None:
+        """One bad image must not keep the node from starting: it is forgotten, and fetched anew when asked for."""
+        try:
+            raw = (self._path(row.image) / "index.json").read_bytes()
+            if f"sha256:{hashlib.sha256(raw).hexdigest()}" != row.image:
+                raise MetadataError(row.image, "its index on disk is another")
+            self._images[row.image] = self._known(row, decode(raw))
+        except (OSError, ImageError) as error:
+            _log.warning("image_forgotten", image=row.image, reference=row.reference, error=str(error))
+            self._ledger.remove_image(row.image)
+
+    def _known(self, row: ImageRow, index: ImageIndex) -> KnownImage:
+        volume = Volume(FIRST_NODE + row.number, row.image, index.data)
+        return KnownImage(row.image, row.reference, index, volume, self._path(row.image))
+
+    def _path(self, image: str) -> Path:
+        return self._folder / image.removeprefix("sha256:")
+
+
+def unpack_metadata(image: str, wanted: Metadata, packed: bytes) -> bytes:
+    """Return the EROFS metadata, checked. Raises MetadataError."""
+    try:
+        plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=wanted.plain_size)
+    except zstandard.ZstdError as error:
+        raise MetadataError(image, str(error)) from error
+    if f"sha256:{hashlib.sha256(plain).hexdigest()}" != wanted.plain_digest:
+        raise MetadataError(image, f"the plain metadata is not {wanted.plain_digest}")
+    return plain
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file as a whole, so that a loss of power leaves the old or the new one."""
+    scratch = path.with_name(f".{uuid.uuid4().hex}")
+    with scratch.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

@@ -1,0 +1,130 @@
+"""The node's memory over restarts: images, mounts and cached sectors, in SQLite.
+
+Written ahead (WAL), so that a process killed at any moment leaves a ledger that opens. The files beside it have
+the last word on what is cached: a row without a file is dropped, a file without a row adopted, both at the start.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS images (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  image TEXT NOT NULL UNIQUE,
+  reference TEXT NOT NULL,
+  added REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS mounts (target TEXT PRIMARY KEY, image TEXT NOT NULL, mounted REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS sectors (digest TEXT PRIMARY KEY, size INTEGER NOT NULL, used REAL NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """An image that the node knows. `number` is never used again for another: the kernel remembers files by it."""
+
+    number: int
+    image: str
+    reference: str
+    added: float
+
+
+@dataclass(frozen=True, slots=True)
+class MountRow:
+    """Where an image is mounted, since when (Unix seconds)."""
+
+    target: str
+    image: str
+    mounted: float
+
+
+@dataclass(frozen=True, slots=True)
+class SectorRow:
+    """A cached sector: its size in bytes, and when it was last used (Unix seconds)."""
+
+    digest: str
+    size: int
+    used: float
+
+
+class Ledger:
+    """The database at `path`; usable from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._database.close()
+
+    def add_image(self, image: str, reference: str, now: float) -> ImageRow:
+        """Remember an image; one that is known keeps its number and takes the newer reference."""
+        with self._lock:
+            self._database.execute(
+                "INSERT INTO images (image, reference, added) VALUES (?, ?, ?) "
+                "ON CONFLICT (image) DO UPDATE SET reference = excluded.reference",
+                (image, reference, now),
+            )
+            row = self._database.execute(
+                "SELECT number, image, reference, added FROM images WHERE image = ?", (image,)
+            ).fetchone()
+        return ImageRow(*row)
+
+    def images(self) -> list[ImageRow]:
+        """All images, in the order in which they came."""
+        return [
+            ImageRow(*row)
+            for row in self._all("SELECT number, image, reference, added FROM images ORDER BY number")
+        ]
+
+    def remove_image(self, image: str) -> None:
+        """Forget an image."""
+        self._change("DELETE FROM images WHERE image = ?", [(image,)])
+
+    def add_mount(self, target: str, image: str, now: float) -> None:
+        """Remember a mount; another at the same target is replaced."""
+        self._change("INSERT OR REPLACE INTO mounts VALUES (?, ?, ?)", [(target, image, now)])
+
+    def mounts(self) -> list[MountRow]:
+        """All mounts, the oldest first."""
+        return [MountRow(*row) for row in self._all("SELECT target, image, mounted FROM mounts ORDER BY mounted")]
+
+    def remove_mount(self, target: str) -> None:
+        """Forget a mount."""
+        self._change("DELETE FROM mounts WHERE target = ?", [(target,)])
+
+    def sectors(self) -> list[SectorRow]:
+        """All cached sectors, the one used longest ago first."""
+        return [
+            SectorRow(*row) for row in self._all("SELECT digest, size, used FROM sectors ORDER BY used, digest")
+        ]
+
+    def save_sectors(self, changed: Iterable[SectorRow], removed: Iterable[str]) -> None:
+        """Write what has changed about cached sectors, in one transaction."""
+        with self._lock:
+            self._database.execute("BEGIN")
+            self._database.executemany(
+                "INSERT OR REPLACE INTO sectors VALUES (?, ?, ?)",
+                [(row.digest, row.size, row.used) for row in changed],
+            )
+            self._database.executemany("DELETE FROM sectors WHERE digest = ?", [(digest,) for digest in removed])
+            self._database.execute("COMMIT")
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._database.execute(query).fetchall()
+
+    def _change(self, statement: str, rows: list[tuple[object, ...]]) -> None:
+        with self._lock:
+            self._database.executemany(statement, rows)
