@@ -63,10 +63,13 @@ class DiffIdError(LayerError):
         self.found = found
 
 
-def flatten_layer(flattener: Flattener, layer: Layer) -> None:
-    """Puts one layer over the tree; raises LayerError, and DiffIdError for one that is not what it should be."""
+def flatten_layer(flattener: Flattener, layer: Layer, progress: Progress = lambda _: None) -> None:
+    """Puts one layer over the tree; `progress` hears of plain bytes read.
+
+    Raises LayerError, and DiffIdError for a layer that is not what it should be.
+    """
     with layer.path.open("rb") as file:
-        stream = LayerStream(file)
+        stream = LayerStream(file, progress)
         flattener.apply(TarReader(stream))
         diff_id = stream.drain()
     if diff_id != layer.diff_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
+from collections.abc import Callable
 from typing import BinaryIO
 
 import zstandard
@@ -24,13 +25,15 @@ class LayerStream:
     """The plain bytes of a layer file. What compressed it is told by its first bytes, as media types are often
     wrong.
 
-    `drain` reads to the end and returns the digest of all plain bytes: the layer's `diff_id`. Raises LayerError
-    for bytes that do not decompress.
+    `progress` hears of plain bytes read. `drain` reads to the end and returns the digest of all plain bytes: the
+    layer's `diff_id`. Raises LayerError for bytes that do not decompress.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, progress: Callable[[int], None] = lambda _: None) -> None:
+        self._progress = progress
         self._plain = _opened(file)
         self._hash = hashlib.sha256()
+        self._pending = 0
 
     def read(self, size: int) -> bytes:
         """At most `size` plain bytes, none at the end."""
@@ -39,6 +42,10 @@ class LayerStream:
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
             raise LayerError(f"does not decompress: {error}") from error
         self._hash.update(part)
+        self._pending += len(part)
+        if self._pending >= _PIECE or not part:
+            self._progress(self._pending)
+            self._pending = 0
         return part
 
     def drain(self) -> str:
