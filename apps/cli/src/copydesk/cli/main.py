@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copydesk.cli.eds_app import eds_app
+from copydesk.cli.image_app import image_app
 
 if TYPE_CHECKING:
     from copydesk.cli.bench.vllm_contender import NGram
@@ -37,6 +38,7 @@ app.add_typer(bench_app, name="bench")
 simulate_app = typer.Typer(help="Simulations: a whole fleet in virtual time.", no_args_is_help=True)
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(eds_app, name="eds")
+app.add_typer(image_app, name="image")
 
 
 class Dtype(StrEnum):
