@@ -37,7 +37,7 @@ from copydesk.imagefetcher.upstream import Upstream
 from copydesk.imagefetcher.web_server import Answer, Request, RequestError, WebServer
 
 SAVE_S = 2.0
-HOLDER_S = 5.0
+HOLDER_S = 2.0
 """How often is looked whether the holder still has what it was given."""
 
 _MIB = 1 << 20

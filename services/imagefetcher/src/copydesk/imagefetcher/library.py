@@ -11,12 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import zstandard
-
 from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.device.volume import Volume
 from copydesk.imagefetcher.errors import ImageError
-from copydesk.imagefetcher.index import ImageIndex, Metadata, decode
+from copydesk.imagefetcher.index import ImageIndex, decode
 from copydesk.imagefetcher.store.ledger import ImageRow, Ledger
 
 FIRST_NODE = 16
@@ -97,12 +95,21 @@ class Library:
         except OSError:
             return False
 
-    def put_metadata(self, known: KnownImage, packed: bytes) -> None:
-        """Unpack the metadata and keep it. Raises MetadataError."""
-        wanted = known.index.metadata
-        if len(packed) != wanted.size or f"sha256:{hashlib.sha256(packed).hexdigest()}" != wanted.digest:
-            raise MetadataError(known.image, f"{len(packed)} bytes are not {wanted.digest}")
-        _write(known.metadata, unpack_metadata(known.image, wanted, packed))
+    def incoming(self, known: KnownImage) -> Path:
+        """Where metadata is to be written before it is accepted."""
+        return known.folder / "incoming.erofs"
+
+    def accept_metadata(self, known: KnownImage) -> None:
+        """Check the metadata that came in, and keep it. Raises MetadataError."""
+        path = self.incoming(known)
+        wanted = known.index.metadata.plain_digest
+        found = _digest(path)
+        if found != wanted:
+            path.unlink()
+            raise MetadataError(known.image, f"is {found} instead of {wanted}")
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        path.replace(known.metadata)
 
     def remove(self, known: KnownImage) -> None:
         """Forget an image and remove its files."""
@@ -127,17 +134,6 @@ class Library:
 
     def _path(self, image: str) -> Path:
         return self._folder / image.removeprefix("sha256:")
-
-
-def unpack_metadata(image: str, wanted: Metadata, packed: bytes) -> bytes:
-    """Return the EROFS metadata, checked. Raises MetadataError."""
-    try:
-        plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=wanted.plain_size)
-    except zstandard.ZstdError as error:
-        raise MetadataError(image, str(error)) from error
-    if f"sha256:{hashlib.sha256(plain).hexdigest()}" != wanted.plain_digest:
-        raise MetadataError(image, f"the plain metadata is not {wanted.plain_digest}")
-    return plain
 
 
 def _digest(path: Path) -> str:

@@ -150,9 +150,9 @@ class Node:
                 return known
             known = self._library.add(reference, converted.index)
             if not await asyncio.to_thread(self._library.has_metadata, known):
-                wanted = known.index.metadata
-                packed = await self._upstream.blob(reference, wanted.digest, wanted.size)
-                await asyncio.to_thread(self._library.put_metadata, known, packed)
+                incoming = self._library.incoming(known)
+                await self._upstream.fetch_metadata(reference, known.index, incoming)
+                await asyncio.to_thread(self._library.accept_metadata, known)
             self._devices.add(known.volume)
             return known
 

@@ -88,13 +88,15 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
         description="URLs of registries to ask before the image's own, in order, with commas; none by default.",
     )
     plain_http: bool = Field(
-        False,
-        description="Whether registries other than on loopback are spoken to without TLS; off, as it can be read.",
+        True, description="Whether registries on this machine are spoken to without TLS, as they mostly are."
+    )
+    plain_http_registries: str = Field(
+        "",
+        description="Other registries to speak to without TLS, as host:port with commas; none, it can be read.",
     )
     docker_config: Path | None = Field(
         None,
-        description="File of registry credentials; by default config.json in DOCKER_CONFIG or ~/.docker, as "
-        "docker login writes it.",
+        description="Folder of docker's config.json with credentials; by default DOCKER_CONFIG, else ~/.docker.",
     )
     node: str = Field(
         "",
@@ -165,6 +167,12 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
     def mirror_urls(self) -> list[str]:
         """The mirrors, in their order."""
         return _split(self.mirrors)
+
+    @property
+    def plain_http_hosts(self) -> frozenset[str]:
+        """Registries and mirrors, not on this machine, that are spoken to without TLS."""
+        mirrors = [urlsplit(url).netloc for url in self.mirror_urls if url.startswith("http:")]
+        return frozenset([*_split(self.plain_http_registries), *mirrors])
 
     @property
     def node_name(self) -> str:

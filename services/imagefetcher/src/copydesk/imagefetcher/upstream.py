@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from copydesk.imagefetcher.errors import ImageError
 from copydesk.imagefetcher.fetch.source import Source
+from copydesk.imagefetcher.index import ImageIndex
 
 
 class NotConvertedError(ImageError):
@@ -23,9 +25,10 @@ class NotConvertedError(ImageError):
 class UpstreamError(ImageError):
     """A registry that cannot be asked, or says something unusable: it carries reference and reason."""
 
-    def __init__(self, reference: str, reason: str) -> None:
+    def __init__(self, reference: str, reason: str, hint: str = "") -> None:
         self.reference = reference
         self.reason = reason
+        self.hint = hint
         super().__init__(f"{reference}: {reason}")
 
 
@@ -46,8 +49,8 @@ class Upstream(Protocol):
         Raises NotConvertedError, UpstreamError.
         """
 
-    async def blob(self, reference: str, digest: str, size: int) -> bytes:
-        """Return a whole blob of the image's repository; the caller checks it. Raises UpstreamError."""
+    async def fetch_metadata(self, reference: str, index: ImageIndex, path: Path) -> None:
+        """Write the plain metadata of an image to `path`; the caller checks it. Raises UpstreamError."""
 
     def sources(self, reference: str) -> Sequence[Source]:
         """Return who has the image's data: mirrors, then its registry."""
