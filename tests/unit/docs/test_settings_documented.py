@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from copydesk.common.settings import ServiceSettings
 from copydesk.eds.settings import EdsSettings
 from copydesk.gateway.settings import GatewaySettings
+from copydesk.imagefetcher.settings import ImageFetcherSettings
 from copydesk.inference.settings import InferenceSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
@@ -27,7 +28,7 @@ def shown(default: object) -> str:
     return f"`{default.value if isinstance(default, enum.Enum) else default}`"
 
 
-@pytest.mark.parametrize("settings", [GatewaySettings, EdsSettings, InferenceSettings])
+@pytest.mark.parametrize("settings", [GatewaySettings, EdsSettings, InferenceSettings, ImageFetcherSettings])
 def test_each_setting_stands_in_the_table_of_its_service(settings: type[ServiceSettings]) -> None:
     _, _, section = PAGE.read_text().partition(f"`{settings.model_config['env_prefix']}<KEY>`")
     table = section.partition("\n### ")[0].splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     take_no_arguments(ImageFetcherSettings, arguments, program="python -m copydesk.imagefetcher", purpose=purpose)
     settings = load_settings(ImageFetcherSettings)
     configure_logging("imagefetcher", level=settings.log_level)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # else a line for each sector
     try:
         run(serve(settings))
     except BusUrlError as error:
