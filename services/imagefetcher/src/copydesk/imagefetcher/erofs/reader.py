@@ -122,7 +122,7 @@ class _Reader:
 
     def _inode(self, nid: int) -> _Inode:
         at = nid * SLOT
-        fields = layout.INODE.unpack_from(self._raw, at)
+        fields = layout.INODE.unpack(self._bytes(at, layout.INODE.size))
         if not fields[0] & layout.EXTENDED:
             raise MetadataError("has a compact inode, which images do not use")
         xattr_length = packed_length(fields[1])
