@@ -102,7 +102,7 @@ def test_many_ranges_of_the_old_sparse_form_are_read(tmp_path: Path) -> None:
         for number in range(60):
             out.seek(number * 65536)
             out.write(bytes([number + 1]) * 4096)
-    command = ["tar", "-C", tmp_path, "--format=gnu", "--sparse", "-cf", "-", "sparse"]
+    command = ["tar", "-C", str(tmp_path), "--format=gnu", "--sparse", "-cf", "-", "sparse"]
     archive = subprocess.run(command, check=True, capture_output=True).stdout
     with flat_image([archive]) as image:
         assert image.content(image.at("sparse")) == (tmp_path / "sparse").read_bytes()
