@@ -9,23 +9,17 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from copydesk.imagefetcher.control.client import ControlClient, DaemonError
-from copydesk.imagefetcher.convert.conversion import convert_images
-from copydesk.imagefetcher.paths import control_socket
+from copydesk.imagefetcher.control.client import DaemonError
 from copydesk.imagefetcher.registry.credentials import CredentialStore
-from copydesk.imagefetcher.registry.image import resolve
 from copydesk.imagefetcher.registry.options import RegistryOptions
-from copydesk.imagefetcher.registry.reference import Reference
-from copydesk.imagefetcher.registry.repository import Repository
 from tests.fixtures.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, password_registry
-from tests.fixtures.image_daemon import running_holder, wait_until
+from tests.fixtures.image_daemon import running_holder
 from tests.fixtures.oci_image import build, directory, file, hard_link, layer, push, push_index, symlink
+from tests.fixtures.real_daemon import convert, daemon_process
 
 __all__ = ["docker_registry", "password_registry"]
 
@@ -46,27 +40,6 @@ IMAGE = build(
         ),
     ]
 )
-
-
-async def convert(reference: str, options: RegistryOptions) -> None:
-    async with Repository(Reference.parse(reference), options) as repository:
-        await convert_images(repository, repository, (await resolve(repository)).images)
-
-
-@contextmanager
-def daemon_process(folder: Path, **more: str) -> Iterator[ControlClient]:
-    settings = {"STATE_DIR": str(folder / "state"), "RUN_DIR": str(folder / "run"), "BACKGROUND": "false", **more}
-    environment = {**os.environ, **{f"COPYDESK_IMAGEFETCHER_{key}": value for key, value in settings.items()}}
-    with (folder / "daemon.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-m", "copydesk.imagefetcher"], env=environment, stderr=log)
-    try:
-        client = ControlClient(control_socket(folder / "run"))
-        wait_until(lambda: client.ready() or process.poll() is not None)
-        assert process.poll() is None, (folder / "daemon.log").read_text()
-        yield client
-    finally:
-        process.terminate()
-        assert process.wait(20) == 0
 
 
 def assert_is_the_image(target: Path) -> None:

@@ -23,7 +23,7 @@ from copydesk.imagefetcher.holder.client import HolderClient, HolderError
 from copydesk.imagefetcher.library import Library
 from copydesk.imagefetcher.metrics import Metrics
 from copydesk.imagefetcher.node import Node
-from copydesk.imagefetcher.paths import control_socket, device_folder, holder_socket
+from copydesk.imagefetcher.paths import control_socket, device_folder, holder_socket, snapshotter_socket
 from copydesk.imagefetcher.peers.directory import PeerDirectory
 from copydesk.imagefetcher.peers.exchange import PeerExchange
 from copydesk.imagefetcher.peers.service import PeerService
@@ -70,6 +70,7 @@ class Daemon:
         await parts.node.restore(resumed=session.resumed)
         await self._serve_control(session, parts)
         await self._join_peers(parts)
+        await self._serve_containerd(parts.node)
         for work in (parts.completion.run(), self._keep_saving(parts.store), self._keep_held(session)):
             self._spawn(work)
         self._ready = True
@@ -169,6 +170,22 @@ class Daemon:
             metrics = WebServer(handle_health)
             await metrics.listen(self._settings.metrics_host, self._settings.metrics_port)
             self._stack.push_async_callback(metrics.close)
+
+    async def _serve_containerd(self, node: Node) -> None:
+        settings = self._settings
+        if not settings.snapshotter:
+            return
+        # Imported here, since gRPC takes 20 MB that a node without containerd does without.
+        from copydesk.imagefetcher.snapshotter.catalogue import Catalogue
+        from copydesk.imagefetcher.snapshotter.server import SnapshotServer
+        from copydesk.imagefetcher.snapshotter.snapshots import Snapshots
+
+        catalogue = Catalogue(settings.state_dir / "snapshots.sqlite")
+        self._stack.callback(catalogue.close)
+        snapshots = Snapshots(settings.state_dir / "snapshots", catalogue, node)
+        server = SnapshotServer(snapshots, snapshotter_socket(settings.run_dir))
+        await server.start()
+        self._stack.push_async_callback(server.close)
 
     async def _join_peers(self, parts: Parts) -> None:
         settings = self._settings

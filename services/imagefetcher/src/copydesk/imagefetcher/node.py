@@ -76,6 +76,10 @@ class Node:
         """Mounts of an earlier daemon that could not be restored, with the reason."""
         return dict(self._broken)
 
+    def is_mounted(self, target: Path) -> bool:
+        """Whether an image is mounted at `target`, as far as this process has seen to it."""
+        return str(target) in self._mounts
+
     def mounted_images(self) -> list[KnownImage]:
         """Images that are mounted, each once, in the order of their mounts."""
         known = (self._library.get(image) for image in dict.fromkeys(row.image for row in self.mounts))

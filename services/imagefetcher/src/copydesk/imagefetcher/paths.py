@@ -17,6 +17,11 @@ def control_socket(run: Path) -> Path:
     return run / "control.sock"
 
 
+def snapshotter_socket(run: Path) -> Path:
+    """Where the snapshotter listens."""
+    return run / "snapshotter.sock"
+
+
 def device_folder(run: Path) -> Path:
     """Where the devices of all images are, one file each."""
     return run / "devices"

@@ -98,6 +98,10 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
         None,
         description="Folder of docker's config.json with credentials; by default DOCKER_CONFIG, else ~/.docker.",
     )
+    snapshotter: bool = Field(
+        False,
+        description="Whether to serve containerd, at snapshotter.sock in RUN_DIR; off, as not every node has it.",
+    )
     node: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.-]{0,253}$",

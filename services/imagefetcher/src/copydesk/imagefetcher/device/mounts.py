@@ -42,6 +42,16 @@ def mount_erofs(metadata: Path, device: Path | None, target: Path, *, direct: bo
     _mount(str(metadata), target, "erofs", _MS_RDONLY, ",".join([*options, "directio"] if direct else options))
 
 
+def mount_overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
+    """Show `lower` at `target`, with what is written kept in `upper`; `work` is the kernel's own. Raises MountError."""
+    _mount("overlay", target, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={work}")
+
+
+def mount_tmpfs(target: Path) -> None:
+    """Mount an empty file system in memory. Raises MountError."""
+    _mount("copydesk", target, "tmpfs", 0, "mode=755")
+
+
 def unmount(target: Path, *, detach: bool = False) -> None:
     """Unmount; with `detach` at once, for who uses it still only at the end. Raises MountError."""
     if _LIBC.umount2(os.fsencode(target), _MNT_DETACH if detach else 0) != 0:

@@ -1,0 +1,167 @@
+"""Snapshots with their folders and mounts: what the calls of containerd do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from copydesk.common.telemetry import get_logger
+from copydesk.imagefetcher.errors import ImageError
+from copydesk.imagefetcher.node import Node
+from copydesk.imagefetcher.snapshotter.catalogue import Catalogue, Kind, Snapshot
+from copydesk.imagefetcher.snapshotter.errors import SnapshotExistsError
+from copydesk.imagefetcher.snapshotter.labels import Layer, layer_of
+from copydesk.imagefetcher.snapshotter.stack import MountSpec, mounts_of, stack_of
+
+NORMAL_S = 60.0
+"""For how long an image that could not be mounted is not tried again: else each of its layers would."""
+
+_log = get_logger(__name__)
+
+
+class Snapshots:
+    """Snapshots in `folder`, lazily loaded images mounted by `node`."""
+
+    def __init__(
+        self, folder: Path, catalogue: Catalogue, node: Node, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._folder = folder
+        self._catalogue = catalogue
+        self._node = node
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._normal: dict[str, float] = {}
+        self._mounting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    async def prepare(self, key: str, parent: str, labels: dict[str, str]) -> list[MountSpec]:
+        """Make an active snapshot, for a container or for a layer to be unpacked into.
+
+        Raises SnapshotExistsError also for a layer that needs no unpacking, as the contract has it: then the
+        layer's own snapshot is there. Other SnapshotErrors, MountError.
+        """
+        layer = layer_of(labels)
+        if layer is not None and await self._is_lazy(layer):
+            self._add_layer(layer, key, parent, labels)
+            raise SnapshotExistsError(layer.target, "is loaded lazily")
+        return await self._create(key, parent, labels, Kind.ACTIVE)
+
+    async def view(self, key: str, parent: str, labels: dict[str, str]) -> list[MountSpec]:
+        """Make a snapshot that is only looked at. Raises SnapshotErrors, MountError."""
+        return await self._create(key, parent, labels, Kind.VIEW)
+
+    async def mounts(self, key: str) -> list[MountSpec]:
+        """Return the mounts of a snapshot. Raises SnapshotErrors, and any ImageError for an image that is away."""
+        snapshot = self._catalogue.get(key)
+        stack = stack_of(self._catalogue.ancestry(snapshot.parent) if snapshot.parent else [])
+        below = [self._folder / str(number) / "fs" for number in stack.layers]
+        if stack.image:
+            below.append(await self._mounted(stack.image))
+        return mounts_of(self._folder, snapshot, below)
+
+    def commit(self, key: str, name: str, labels: dict[str, str]) -> None:
+        """Make an active snapshot final. Raises SnapshotErrors."""
+        self._catalogue.commit(key, name, labels, self._clock())
+
+    async def remove(self, key: str) -> None:
+        """Remove a snapshot, and unmount the image that it was the last part of. Raises SnapshotErrors."""
+        gone = self._catalogue.remove(key)
+        await asyncio.to_thread(shutil.rmtree, self._folder / str(gone.id), ignore_errors=True)
+        if gone.image and not self._catalogue.uses(gone.image):
+            await self._unmount(gone.image)
+
+    def stat(self, key: str) -> Snapshot:
+        """Return a snapshot. Raises SnapshotMissingError."""
+        return self._catalogue.get(key)
+
+    def relabel(self, key: str, labels: dict[str, str]) -> Snapshot:
+        """Replace the labels of a snapshot. Raises SnapshotMissingError."""
+        return self._catalogue.relabel(key, labels, self._clock())
+
+    def all(self) -> list[Snapshot]:
+        """Return every snapshot."""
+        return self._catalogue.all()
+
+    async def usage(self, key: str) -> tuple[int, int]:
+        """Return how many bytes and files a snapshot takes on disk; what is loaded lazily belongs to the cache."""
+        snapshot = self._catalogue.get(key)
+        return (
+            (0, 0) if snapshot.image else await asyncio.to_thread(_usage, self._folder / str(snapshot.id) / "fs")
+        )
+
+    async def clean_up(self) -> None:
+        """Remove folders that belong to no snapshot, as a process killed in between has left them."""
+        known = {str(snapshot.id) for snapshot in self._catalogue.all()} | {"images"}
+        for path in await asyncio.to_thread(lambda: list(self._folder.iterdir())):
+            if path.name not in known:
+                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+    async def _create(self, key: str, parent: str, labels: dict[str, str], kind: Kind) -> list[MountSpec]:
+        snapshot = self._catalogue.add(key, parent, kind, labels, self._clock())
+        try:
+            await asyncio.to_thread(self._make_folders, snapshot)
+            return await self.mounts(key)
+        except (ImageError, OSError):
+            await self.remove(key)
+            raise
+
+    def _make_folders(self, snapshot: Snapshot) -> None:
+        own = self._folder / str(snapshot.id)
+        (own / "fs").mkdir(parents=True, exist_ok=True)
+        (own / "fs").chmod(0o755)
+        (own / "work").mkdir(exist_ok=True)
+
+    def _add_layer(self, layer: Layer, key: str, parent: str, labels: dict[str, str]) -> None:
+        """Add the final snapshot of a layer. containerd finds it by its labels: the name only has to be unique."""
+        name = f"{key.partition('/')[0]}/lazy/{layer.target}"
+        with contextlib.suppress(SnapshotExistsError):  # two pulls of one image at a time
+            self._catalogue.add(name, parent, Kind.COMMITTED, labels, self._clock(), layer.image)
+
+    async def _is_lazy(self, layer: Layer) -> bool:
+        """Mount the whole image already for its lowest layer: what fails later would leave empty layers below."""
+        if self._loop.time() < self._normal.get(layer.image, 0.0):
+            return False
+        try:
+            await self._mounted(layer.image)
+        except ImageError as error:
+            _log.info("pulled_normally", image=layer.image, reason=str(error))
+            self._normal = {image: until for image, until in self._normal.items() if until > self._loop.time()}
+            self._normal[layer.image] = self._loop.time() + NORMAL_S
+            return False
+        return True
+
+    async def _mounted(self, image: str) -> Path:
+        target = self._target(image)
+        async with self._mounting[image]:
+            if not self._node.is_mounted(target):
+                await self._node.mount(image, target)
+        return target
+
+    async def _unmount(self, image: str) -> None:
+        target = self._target(image)
+        async with self._mounting[image]:
+            try:
+                await self._node.unmount(target, detach=True)
+            except ImageError as error:
+                _log.warning("unmount_failed", image=image, error=str(error))
+            with contextlib.suppress(OSError):
+                target.rmdir()
+
+    def _target(self, image: str) -> Path:
+        return self._folder / "images" / image.rpartition("sha256:")[2][:32]
+
+
+def _usage(folder: Path) -> tuple[int, int]:
+    size = count = 0
+    for parent, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            with contextlib.suppress(FileNotFoundError):
+                size += (Path(parent) / name).lstat().st_blocks * 512
+                count += 1
+    return size, count + 1

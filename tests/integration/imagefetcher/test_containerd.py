@@ -1,0 +1,196 @@
+"""containerd pulls as a kubelet does and runs containers, with our snapshotter and nothing made up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from copydesk.imagefetcher.device.mounts import mounted
+from copydesk.imagefetcher.paths import snapshotter_socket
+from copydesk.imagefetcher.registry.options import RegistryOptions
+from tests.fixtures.containerd import Containerd, running_containerd
+from tests.fixtures.docker_registry import DockerRegistry, docker_registry
+from tests.fixtures.image_daemon import running_holder
+from tests.fixtures.oci_image import BuiltImage, build, digest_of, directory, file, layer, push
+from tests.fixtures.real_daemon import convert, daemon_process
+
+__all__ = ["docker_registry"]
+
+LARGE = random.Random(2).randbytes(9 << 20)
+SUM = """
+#include <cstdio>
+int main(int count, char** names) {
+  unsigned long sum = 0, length = 0;
+  for (int at = 1; at < count; ++at) {
+    FILE* file = fopen(names[at], "rb");
+    if (!file) return 3;
+    for (int byte; (byte = getc_unlocked(file)) != EOF; ++length) sum = sum * 31 + byte;
+    fclose(file);
+  }
+  printf("%lu %lu\\n", length, sum & 0xffffffff);
+}
+"""
+
+
+def expected_sum(content: bytes) -> str:
+    total = 0
+    for byte in content:
+        total = (total * 31 + byte) & 0xFFFFFFFF
+    return f"{len(content)} {total}\n"
+
+
+LARGE_SUM = expected_sum(LARGE)
+
+
+@pytest.fixture(scope="session")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A program that needs no libraries, since the image has none."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("there is no g++")
+    folder = tmp_path_factory.mktemp("tool")
+    (folder / "sum.cpp").write_text(SUM)
+    subprocess.run([compiler, "-static", "-O2", "-o", folder / "sum", folder / "sum.cpp"], check=True)
+    return (folder / "sum").read_bytes()
+
+
+@pytest.fixture
+def app(tool: bytes) -> BuiltImage:
+    return build(
+        [
+            layer(directory("bin"), file("bin/sum", tool, mode=0o755), file("old", b"x")),
+            layer(directory("data"), file("data/large.bin", LARGE), file(".wh.old")),
+            layer(file("data/small", b"small")),
+        ]
+    )
+
+
+def push_converted(registry: DockerRegistry, name: str, image: BuiltImage) -> str:
+    repository, _, tag = name.partition(":")
+    push(registry.host, repository, tag, image)
+    asyncio.run(convert(registry.reference(name), RegistryOptions(plain_http=True)))
+    return registry.reference(name)
+
+
+def layers_of(image: BuiltImage) -> set[str]:
+    return {digest_of(blob) for blob in image.blobs[1:]}
+
+
+def erofs_mounts(folder: Path) -> int:
+    return sum(mount.kind == "erofs" and mount.target.startswith(str(folder)) for mount in mounted())
+
+
+def test_a_pull_downloads_no_layer_and_the_container_reads_what_was_built(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage
+) -> None:
+    reference = push_converted(docker_registry, "team/app:v1", app)
+    with (
+        running_holder(node_folder),
+        daemon_process(node_folder, SNAPSHOTTER="true") as client,
+        running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd,
+    ):
+        containerd.pull(reference)
+        assert not layers_of(app) & containerd.contents()
+        assert client.status().images[0].held_sectors == 0
+        assert containerd.run(reference, "one", "/bin/sum", "/data/large.bin") == LARGE_SUM
+        assert containerd.run(reference, "two", "/bin/sum", "/data/small") == expected_sum(b"small")
+        assert containerd.ctr(
+            "run", "--rm", "--snapshotter", "copydesk", reference, "x", "/bin/sum", "/old"
+        ).returncode
+        containerd.remove(reference)
+        assert erofs_mounts(node_folder) == 0
+        containerd.pull(reference)
+        assert containerd.run(reference, "three", "/bin/sum", "/data/large.bin") == LARGE_SUM
+        containerd.remove(reference)
+
+
+def test_an_image_that_was_not_converted_is_pulled_the_normal_way(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage
+) -> None:
+    push(docker_registry.host, "team/plain", "v1", app)
+    reference = docker_registry.reference("team/plain:v1")
+    with (
+        daemon_process(node_folder, SNAPSHOTTER="true"),
+        running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd,
+    ):
+        containerd.pull(reference)
+        assert layers_of(app) <= containerd.contents()
+        assert containerd.run(reference, "one", "/bin/sum", "/data/large.bin") == LARGE_SUM
+        assert containerd.ctr(
+            "run", "--rm", "--snapshotter", "copydesk", reference, "x", "/bin/sum", "/old"
+        ).returncode
+        containerd.remove(reference)
+
+
+def test_images_outlive_restarts_of_containerd_the_daemon_and_the_registry(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage
+) -> None:
+    reference = push_converted(docker_registry, "team/app:v1", app)
+    containerd = Containerd(node_folder / "cd", snapshotter_socket(node_folder / "run"))
+    with running_holder(node_folder):
+        try:
+            with daemon_process(node_folder, SNAPSHOTTER="true"):
+                containerd.start()
+                containerd.pull(reference)
+                assert containerd.run(reference, "one", "/bin/sum", "/data/large.bin") == LARGE_SUM
+            containerd.stop()
+            docker_registry.stop()
+            with daemon_process(node_folder, SNAPSHOTTER="true"):
+                containerd.start()
+                assert containerd.run(reference, "two", "/bin/sum", "/data/large.bin") == LARGE_SUM
+                containerd.remove(reference)
+        finally:
+            containerd.stop()
+
+
+def test_many_containers_of_one_image_at_once_fetch_each_sector_once(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage
+) -> None:
+    reference = push_converted(docker_registry, "team/app:v1", app)
+    with (
+        running_holder(node_folder),
+        daemon_process(node_folder, SNAPSHOTTER="true") as client,
+        running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd,
+    ):
+        containerd.pull(reference)
+        with ThreadPoolExecutor(8) as pool:
+            runs = [
+                pool.submit(containerd.run, reference, f"c{number}", "/bin/sum", "/data/large.bin")
+                for number in range(20)
+            ]
+            assert {run.result() for run in runs} == {LARGE_SUM}
+        fetched = sum(
+            float(line.split()[1])
+            for line in client.metrics().splitlines()
+            if line.startswith("copydesk_imagefetcher_fetched_sectors_total")
+        )
+        assert fetched == client.status().images[0].held_sectors
+        containerd.remove(reference)
+
+
+def test_a_layer_that_is_only_there_lazily_is_not_given_out_empty(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage, tool: bytes
+) -> None:
+    reference = push_converted(docker_registry, "team/app:v1", app)
+    base = layer(directory("bin"), file("bin/sum", tool, mode=0o755), file("old", b"x"))
+    push(docker_registry.host, "team/other", "v1", build([base, layer(file("other", b"other"))]))
+    other = docker_registry.reference("team/other:v1")
+    with (
+        daemon_process(node_folder, SNAPSHOTTER="true"),
+        running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd,
+    ):
+        containerd.pull(reference)
+        with pytest.raises(grpc.RpcError, match="convert the image that needs it"):
+            containerd.pull(other)
+        asyncio.run(convert(other, RegistryOptions(plain_http=True)))
+        containerd.remove(reference)
+        containerd.pull(other)
+        assert containerd.run(other, "one", "/bin/sum", "/other") == expected_sum(b"other")
+        containerd.remove(other)
