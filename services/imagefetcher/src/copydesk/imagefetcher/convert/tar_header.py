@@ -119,7 +119,10 @@ def _text(raw: bytes) -> bytes:
 
 
 def _check_sum(block: bytes) -> None:
-    told = number(block[148:156])
+    try:
+        told = number(block[148:156])
+    except TarError as error:
+        raise TarError("is no tar archive") from error
     rest = block[:148] + b" " * 8 + block[156:]
     unsigned = sum(rest)
     if told == unsigned:
