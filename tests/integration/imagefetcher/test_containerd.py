@@ -9,7 +9,6 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
 
 from copydesk.imagefetcher.device.mounts import mounted
@@ -19,7 +18,7 @@ from tests.fixtures.containerd import Containerd, running_containerd
 from tests.fixtures.docker_registry import DockerRegistry, docker_registry
 from tests.fixtures.image_daemon import running_holder
 from tests.fixtures.oci_image import BuiltImage, build, digest_of, directory, file, layer, push
-from tests.fixtures.real_daemon import convert, daemon_process
+from tests.fixtures.real_daemon import RealDaemon, convert, daemon_process
 
 __all__ = ["docker_registry"]
 
@@ -29,6 +28,12 @@ SUM = """
 int main(int count, char** names) {
   unsigned long sum = 0, length = 0;
   for (int at = 1; at < count; ++at) {
+    if (names[at][0] == '-') {
+      puts("ready");
+      fflush(stdout);
+      while (getchar() != EOF) {}
+      continue;
+    }
     FILE* file = fopen(names[at], "rb");
     if (!file) return 3;
     for (int byte; (byte = getc_unlocked(file)) != EOF; ++length) sum = sum * 31 + byte;
@@ -175,22 +180,56 @@ def test_many_containers_of_one_image_at_once_fetch_each_sector_once(
         containerd.remove(reference)
 
 
-def test_a_layer_that_is_only_there_lazily_is_not_given_out_empty(
+def test_an_image_that_was_not_converted_may_share_layers_with_one_that_was(
     node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage, tool: bytes
 ) -> None:
     reference = push_converted(docker_registry, "team/app:v1", app)
-    base = layer(directory("bin"), file("bin/sum", tool, mode=0o755), file("old", b"x"))
-    push(docker_registry.host, "team/other", "v1", build([base, layer(file("other", b"other"))]))
+    layers = [
+        layer(directory("bin"), file("bin/sum", tool, mode=0o755), file("old", b"x")),
+        layer(directory("data"), file("data/large.bin", LARGE), file(".wh.old")),
+        layer(file("other", b"other")),
+    ]
+    push(docker_registry.host, "team/other", "v1", build(layers))
     other = docker_registry.reference("team/other:v1")
     with (
         daemon_process(node_folder, SNAPSHOTTER="true"),
         running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd,
     ):
         containerd.pull(reference)
-        with pytest.raises(grpc.RpcError, match="convert the image that needs it"):
-            containerd.pull(other)
-        asyncio.run(convert(other, RegistryOptions(plain_http=True)))
-        containerd.remove(reference)
         containerd.pull(other)
-        assert containerd.run(other, "one", "/bin/sum", "/other") == expected_sum(b"other")
+        containerd.remove(reference)
+        assert erofs_mounts(node_folder) == 0
+        assert containerd.run(other, "one", "/bin/sum", "/data/large.bin", "/other") == expected_sum(
+            LARGE + b"other"
+        )
+        assert containerd.ctr(
+            "run", "--rm", "--snapshotter", "copydesk", other, "two", "/bin/sum", "/old"
+        ).returncode
+        containerd.pull(reference)
+        assert containerd.run(reference, "three", "/bin/sum", "/data/large.bin") == LARGE_SUM
+        containerd.remove(reference)
         containerd.remove(other)
+
+
+def test_a_running_container_does_not_notice_that_the_daemon_is_killed(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage
+) -> None:
+    reference = push_converted(docker_registry, "team/app:v1", app)
+    daemon = RealDaemon(node_folder, SNAPSHOTTER="true")
+    with running_holder(node_folder):
+        try:
+            daemon.start()
+            with running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd:
+                containerd.pull(reference)
+                with containerd.popen(reference, "one", "/bin/sum", "-", "/data/large.bin") as container:
+                    assert container.stdout is not None
+                    assert container.stdin is not None
+                    assert container.stdout.readline() == "ready\n"
+                    daemon.kill()
+                    container.stdin.close()  # now it reads what nobody has fetched yet
+                    daemon.start()
+                    assert container.stdout.read() == LARGE_SUM
+                    assert container.wait(20) == 0
+                containerd.remove(reference)
+        finally:
+            daemon.stop()

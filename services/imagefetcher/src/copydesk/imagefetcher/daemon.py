@@ -182,7 +182,7 @@ class Daemon:
 
         catalogue = Catalogue(settings.state_dir / "snapshots.sqlite")
         self._stack.callback(catalogue.close)
-        snapshots = Snapshots(settings.state_dir / "snapshots", catalogue, node)
+        snapshots = Snapshots(settings.state_dir / "snapshots", catalogue, node, self._upstream)
         server = SnapshotServer(snapshots, snapshotter_socket(settings.run_dir))
         await server.start()
         self._stack.push_async_callback(server.close)

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
 from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.artifact import fetch_metadata, find_artifact, read_index
+from copydesk.imagefetcher.convert.spool import Spool
+from copydesk.imagefetcher.convert.unpack import unpack_image
 from copydesk.imagefetcher.errors import ImageError
 from copydesk.imagefetcher.fetch.blob_source import BlobSource
 from copydesk.imagefetcher.fetch.source import Source, SourceKind
 from copydesk.imagefetcher.index import ImageIndex, Platform, encode
 from copydesk.imagefetcher.registry.errors import NotFoundError
+from copydesk.imagefetcher.registry.image import resolve
 from copydesk.imagefetcher.registry.manifest import Index, decode_index
 from copydesk.imagefetcher.registry.options import RegistryOptions
 from copydesk.imagefetcher.registry.reference import Reference, is_loopback
 from copydesk.imagefetcher.registry.repository import Repository
+from copydesk.imagefetcher.snapshotter.tree_on_disk import write_tree
 from copydesk.imagefetcher.upstream import Converted, NotConvertedError, UpstreamError
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
@@ -65,6 +72,14 @@ class RegistryUpstream:
         image = _parse(reference)
         await self._first(reference, lambda mirror: fetch_metadata(self._repository(image, mirror), index, path))
 
+    async def unpack(self, reference: str, layers: int, target: Path) -> None:
+        """Unpack the lowest layers of an image, one over the other, into the empty folder `target`.
+
+        Raises UpstreamError.
+        """
+        image = _parse(reference)
+        await self._first(reference, lambda mirror: self._unpack(image, mirror, layers, target))
+
     def sources(self, reference: str) -> Sequence[Source]:
         """Return who has the image's data: mirrors, then its registry."""
         image = _parse(reference)
@@ -106,12 +121,32 @@ class RegistryUpstream:
             raise NotConvertedError(str(image))
         return await read_index(repository, artifact)
 
+    async def _unpack(self, reference: Reference, mirror: str, layers: int, target: Path) -> None:
+        repository = self._repository(reference, mirror)
+        image = (await resolve(repository, [str(self._platform)])).images[0]
+        lowest = replace(
+            image,
+            manifest=msgspec.structs.replace(image.manifest, layers=image.manifest.layers[:layers]),
+            config=msgspec.structs.replace(
+                image.config,
+                rootfs=msgspec.structs.replace(
+                    image.config.rootfs, diff_ids=image.config.rootfs.diff_ids[:layers]
+                ),
+            ),
+        )
+        with (
+            tempfile.TemporaryDirectory(prefix="unpack-", dir=target.parent) as folder,
+            Spool(Path(folder)) as spool,
+        ):
+            flattener = await unpack_image(repository, lowest, Path(folder), spool, lambda *_: None)
+            await asyncio.to_thread(write_tree, flattener.root, spool, target)
+
     def _source(self, image: Reference, mirror: str, kind: SourceKind) -> Source:
         name = f"{mirror or image.host}/{image.repository}"
         return BlobSource(name, kind, self._repository(image, mirror, quick=True))
 
     def _repository(self, image: Reference, mirror: str, *, quick: bool = False) -> Repository:
-        key = (image.name, mirror, quick)
+        key = (str(image), mirror, quick)
         repository = self._open.get(key)
         if repository is None:
             options = self._quick if quick else self._patient

@@ -55,5 +55,11 @@ class Upstream(Protocol):
     def sources(self, reference: str) -> Sequence[Source]:
         """Return who has the image's data: mirrors, then its registry."""
 
+    async def unpack(self, reference: str, layers: int, target: Path) -> None:
+        """Unpack the lowest layers of an image, one over the other, into the empty folder `target`.
+
+        Raises UpstreamError.
+        """
+
     async def close(self) -> None:
         """Close connections."""

@@ -20,9 +20,10 @@ CREATE TABLE IF NOT EXISTS snapshots (
   created REAL NOT NULL,
   updated REAL NOT NULL,
   labels TEXT NOT NULL,
-  image TEXT NOT NULL);
+  image TEXT NOT NULL,
+  whole INTEGER NOT NULL);
 """
-_COLUMNS = "id, name, parent, kind, created, updated, labels, image"
+_COLUMNS = "id, name, parent, kind, created, updated, labels, image, whole"
 
 
 class Kind(enum.IntEnum):
@@ -35,7 +36,10 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot; times are in Unix seconds. `image` names the lazily loaded image that it is a part of."""
+    """One snapshot; times are in Unix seconds. `image` names the lazily loaded image that it is a part of.
+
+    One that is `whole` has all that its parents would have, so that nobody looks at them.
+    """
 
     id: int
     name: str
@@ -45,6 +49,7 @@ class Snapshot:
     updated: float
     labels: dict[str, str] = field(compare=False)
     image: str = ""
+    whole: bool = False
 
 
 class Catalogue:
@@ -78,7 +83,15 @@ class Catalogue:
         return [_snapshot(row) for row in self._database.execute(f"SELECT {_COLUMNS} FROM snapshots ORDER BY id")]  # noqa: S608
 
     def add(
-        self, name: str, parent: str, kind: Kind, labels: dict[str, str], now: float, image: str = ""
+        self,
+        name: str,
+        parent: str,
+        kind: Kind,
+        labels: dict[str, str],
+        now: float,
+        image: str = "",
+        *,
+        whole: bool = False,
     ) -> Snapshot:
         """Add a snapshot upon a committed one, or upon nothing.
 
@@ -88,9 +101,9 @@ class Catalogue:
             raise SnapshotStateError(parent, "is not committed")
         try:
             self._database.execute(
-                "INSERT INTO snapshots (name, parent, kind, created, updated, labels, image) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (name, parent, kind, now, now, json.dumps(labels), image),
+                "INSERT INTO snapshots (name, parent, kind, created, updated, labels, image, whole) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (name, parent, kind, now, now, json.dumps(labels), image, whole),
             )
         except sqlite3.IntegrityError as error:
             raise SnapshotExistsError(name, "exists") from error
@@ -117,6 +130,12 @@ class Catalogue:
         )
         return self.get(name)
 
+    def unpacked(self, name: str, now: float) -> None:
+        """Note that a layer of a lazily loaded image is now in the snapshot's own folder, with all below it."""
+        self._database.execute(
+            "UPDATE snapshots SET image = '', whole = 1, updated = ? WHERE name = ?", (now, name)
+        )
+
     def remove(self, name: str) -> Snapshot:
         """Remove a snapshot that nothing is based upon. Raises SnapshotMissingError, SnapshotStateError."""
         gone = self.get(name)
@@ -126,9 +145,9 @@ class Catalogue:
         return gone
 
     def uses(self, image: str) -> int:
-        """How many snapshots are part of an image."""
+        """How many snapshots are all of an image, and need it to be mounted."""
         row: tuple[int] = self._database.execute(
-            "SELECT count(*) FROM snapshots WHERE image = ?", (image,)
+            "SELECT count(*) FROM snapshots WHERE image = ? AND whole", (image,)
         ).fetchone()
         return row[0]
 
@@ -142,5 +161,5 @@ class Catalogue:
 
 
 def _snapshot(row: tuple[Any, ...]) -> Snapshot:
-    number, name, parent, kind, created, updated, labels, image = row
-    return Snapshot(number, name, parent, Kind(kind), created, updated, json.loads(labels), image)
+    number, name, parent, kind, created, updated, labels, image, whole = row
+    return Snapshot(number, name, parent, Kind(kind), created, updated, json.loads(labels), image, bool(whole))

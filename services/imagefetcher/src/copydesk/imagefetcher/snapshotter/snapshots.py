@@ -17,7 +17,8 @@ from copydesk.imagefetcher.node import Node
 from copydesk.imagefetcher.snapshotter.catalogue import Catalogue, Kind, Snapshot
 from copydesk.imagefetcher.snapshotter.errors import SnapshotExistsError
 from copydesk.imagefetcher.snapshotter.labels import Layer, layer_of
-from copydesk.imagefetcher.snapshotter.stack import MountSpec, mounts_of, stack_of
+from copydesk.imagefetcher.snapshotter.stack import MountSpec, missing_layer, mounts_of, stack_of
+from copydesk.imagefetcher.upstream import Upstream
 
 NORMAL_S = 60.0
 """For how long an image that could not be mounted is not tried again: else each of its layers would."""
@@ -26,14 +27,20 @@ _log = get_logger(__name__)
 
 
 class Snapshots:
-    """Snapshots in `folder`, lazily loaded images mounted by `node`."""
+    """Snapshots in `folder`, with lazily loaded images that `node` mounts and layers from `upstream`."""
 
     def __init__(
-        self, folder: Path, catalogue: Catalogue, node: Node, clock: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        catalogue: Catalogue,
+        node: Node,
+        upstream: Upstream,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._catalogue = catalogue
         self._node = node
+        self._upstream = upstream
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._normal: dict[str, float] = {}
@@ -103,6 +110,7 @@ class Snapshots:
                 await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
     async def _create(self, key: str, parent: str, labels: dict[str, str], kind: Kind) -> list[MountSpec]:
+        await self._have_layers(parent)
         snapshot = self._catalogue.add(key, parent, kind, labels, self._clock())
         try:
             await asyncio.to_thread(self._make_folders, snapshot)
@@ -110,6 +118,30 @@ class Snapshots:
         except (ImageError, OSError):
             await self.remove(key)
             raise
+
+    async def _have_layers(self, parent: str) -> None:
+        """Unpack layers that containerd believes to be there, but that are only parts of a lazily loaded image.
+
+        It happens when an image that was not converted is based upon the same lowest layers as one that was.
+        """
+        ancestry = self._catalogue.ancestry(parent)
+        at = missing_layer(ancestry)
+        if at is None:
+            return
+        missing = ancestry[at]
+        async with self._mounting[missing.name]:
+            if missing_layer(self._catalogue.ancestry(parent)) is None:
+                return
+            _log.info("layers_unpacked", image=missing.image, layers=len(ancestry) - at)
+            incoming = self._folder / f"incoming-{missing.id}"
+            await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
+            await asyncio.to_thread(incoming.mkdir, 0o755)
+            await self._upstream.unpack(missing.image, len(ancestry) - at, incoming)
+            own = self._folder / str(missing.id)
+            await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
+            await asyncio.to_thread(own.mkdir)
+            await asyncio.to_thread(incoming.rename, own / "fs")
+            self._catalogue.unpacked(missing.name, self._clock())
 
     def _make_folders(self, snapshot: Snapshot) -> None:
         own = self._folder / str(snapshot.id)
@@ -121,7 +153,7 @@ class Snapshots:
         """Add the final snapshot of a layer. containerd finds it by its labels: the name only has to be unique."""
         name = f"{key.partition('/')[0]}/lazy/{layer.target}"
         with contextlib.suppress(SnapshotExistsError):  # two pulls of one image at a time
-            self._catalogue.add(name, parent, Kind.COMMITTED, labels, self._clock(), layer.image)
+            self._catalogue.add(name, parent, Kind.COMMITTED, labels, self._clock(), layer.image, whole=layer.last)
 
     async def _is_lazy(self, layer: Layer) -> bool:
         """Mount the whole image already for its lowest layer: what fails later would leave empty layers below."""

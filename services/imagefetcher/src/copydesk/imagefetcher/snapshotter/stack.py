@@ -8,7 +8,6 @@ from pathlib import Path
 
 from copydesk.imagefetcher.snapshotter.catalogue import Kind, Snapshot
 from copydesk.imagefetcher.snapshotter.errors import SnapshotStateError
-from copydesk.imagefetcher.snapshotter.labels import layer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +27,30 @@ class Stack:
     image: str = ""
 
 
-def is_whole_image(snapshot: Snapshot) -> bool:
-    """Whether a snapshot is the last layer of a lazily loaded image, and so all of it."""
-    layer = layer_of(snapshot.labels)
-    return bool(snapshot.image) and layer is not None and layer.last
+def missing_layer(ancestry: Sequence[Snapshot]) -> int | None:
+    """Return which of these snapshots, the upper first, is needed but is only a part of a lazily loaded image."""
+    for at, snapshot in enumerate(ancestry):
+        if snapshot.whole:
+            return None
+        if snapshot.image:
+            return at
+    return None
 
 
 def stack_of(ancestry: Sequence[Snapshot]) -> Stack:
     """Return what lies below a snapshot, given what it is based upon, the next below first.
 
-    A lazily loaded image has all that its own layers are based upon. Raises SnapshotStateError where a layer is
-    needed that was never downloaded, since it came as a part of such an image.
+    A whole one has all that is below it. Raises SnapshotStateError where a layer is missing.
     """
     layers: list[int] = []
     for snapshot in ancestry:
-        if is_whole_image(snapshot):
+        if snapshot.whole and snapshot.image:
             return Stack(tuple(layers), snapshot.image)
         if snapshot.image:
-            raise SnapshotStateError(
-                snapshot.name,
-                f"is a layer of {snapshot.image}, which is loaded lazily and has it in no other form: convert the "
-                "image that needs it as well, or remove the other",
-            )
+            raise SnapshotStateError(snapshot.name, f"is only there as a part of {snapshot.image}")
         layers.append(snapshot.id)
+        if snapshot.whole:
+            break
     return Stack(tuple(layers))
 
 
