@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from copydesk.common.settings import load_settings
 from copydesk.imagefetcher.control.service import status_of
 from copydesk.imagefetcher.device.errors import MountError
 from copydesk.imagefetcher.device.mounts import mounted
@@ -104,13 +105,13 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, object], said
 
 
 def test_mirrors_keep_their_order_and_may_speak_plain_http() -> None:
-    settings = ImageFetcherSettings(
-        mirrors="http://near:5000, https://far/", plain_http_registries="old:80", node="n1"
+    settings = load_settings(
+        ImageFetcherSettings, mirrors="http://near:5000, https://far/", plain_http_registries="old:80", node="n1"
     )
     assert settings.mirror_urls == ["http://near:5000", "https://far"]
     assert settings.plain_http_hosts == {"near:5000", "old:80"}
     assert settings.node_name == "n1"
-    assert ImageFetcherSettings().node_name
+    assert load_settings(ImageFetcherSettings).node_name
 
 
 def test_mount_points_with_odd_names_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
