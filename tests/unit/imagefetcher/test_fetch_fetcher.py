@@ -142,6 +142,20 @@ async def test_without_any_source_there_is_an_error(make: Make) -> None:
         await fetcher.want(place(1), Priority.DEMAND)
 
 
+async def test_a_sector_of_two_images_comes_from_the_registry_of_either() -> None:
+    broken, whole = Scripted("broken", failures=100), Scripted("whole")
+    broken.gate.clear()
+    sources: dict[str, Source] = {"image": broken, "twin": whole}
+    kept = Kept()
+    metrics = Metrics(CollectorRegistry())
+    fetcher = Fetcher(Terms(rounds=1), lambda at: [sources[at.image]], kept.held, kept.__setitem__, metrics)
+    first = fetcher.want(place(1), Priority.DEMAND)
+    second = fetcher.want(Place("twin", 1, IMAGE.index.data), Priority.DEMAND)
+    broken.gate.set()
+    assert await first == await second == content(1)
+    assert whole.asked == [[1]]
+
+
 async def test_who_waits_when_the_fetcher_closes_is_told(make: Make) -> None:
     source = Scripted()
     source.gate.clear()

@@ -50,6 +50,7 @@ class _Flight:
     priority: Priority
     result: asyncio.Future[bytes] = field(repr=False)
     ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    others: list[Place] = field(default_factory=list)
     running: bool = False
 
 
@@ -93,15 +94,21 @@ class Fetcher:
             flight.result.add_done_callback(_heard)
             self._flights[place.digest] = flight
             self._agenda.add(place, priority)
-        elif priority < flight.priority:
-            flight.priority = priority
-            if not flight.running:
-                self._agenda.add(flight.place, priority)
+        else:
+            self._join(flight, place, priority)
         if priority is Priority.DEMAND:
             self._dispatch()
         else:  # later, so that all that is wanted now can go together
             asyncio.get_running_loop().call_soon(self._dispatch)
         return flight.result
+
+    def _join(self, flight: _Flight, place: Place, priority: Priority) -> None:
+        if place.image != flight.place.image and place not in flight.others:
+            flight.others.append(place)  # another image that has the sector, maybe in a better registry
+        if priority < flight.priority:
+            flight.priority = priority
+            if not flight.running:
+                self._agenda.add(flight.place, priority)
 
     async def settled(self, places: Sequence[Place]) -> None:
         """Wait until sectors that were wanted are kept, or are known not to be had."""
@@ -210,7 +217,7 @@ class Fetcher:
         attempt = 0
         while True:
             try:
-                return (await self._ask_all([place], flight.priority))[0]
+                return await self._ask_for(flight)
             except FetchError:
                 attempt += 1
                 pause = backoff_seconds(
@@ -220,6 +227,17 @@ class Fetcher:
                 if late or flight.priority is not Priority.DEMAND:
                     raise
             await asyncio.sleep(pause)
+
+    async def _ask_for(self, flight: _Flight) -> bytes:
+        """Ask the sources of each image that has the sector."""
+        failure: FetchError | None = None
+        for place in (flight.place, *flight.others):
+            try:
+                return (await self._ask_all([place], flight.priority))[0]
+            except FetchError as error:
+                failure = error
+        assert failure is not None
+        raise failure
 
     async def _ask_all(self, run: list[Place], priority: Priority) -> list[bytes]:
         """Ask each source once, in order, until one has given all of `run`."""
