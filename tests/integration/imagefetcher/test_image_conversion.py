@@ -237,6 +237,30 @@ def test_verify_notices_a_flipped_bit_in_any_part_of_an_artifact(
     assert "sent sha256:" in errors
 
 
+def test_an_artifact_that_is_listed_and_not_there_is_told_and_made_anew(docker_registry: DockerRegistry) -> None:
+    digest = push(docker_registry.host, "app", "v1", build([TOP]))
+    entry = {"mediaType": MANIFEST, "digest": "sha256:" + "0" * 64, "size": 9, "artifactType": ARTIFACT_TYPE}
+    raw = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode()
+    # The registry would not take such a list; it is what is left when an artifact is deleted.
+    sound = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
+    url = f"http://{docker_registry.host}/v2/app/manifests/{digest.replace(':', '-')}"
+    httpx.put(url, content=sound, headers={"Content-Type": INDEX}).raise_for_status()
+    link = docker_registry.storage / "docker/registry/v2/repositories/app/_manifests"
+    for path in (
+        link / "revisions/sha256" / digest_of(raw)[7:] / "link",
+        link / "tags" / digest.replace(":", "-") / "current/link",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(digest_of(raw))
+    docker_registry.blob_file(digest_of(raw)).parent.mkdir(parents=True)
+    docker_registry.blob_file(digest_of(raw)).write_bytes(raw)
+    code, _, errors = copydesk("verify", docker_registry.reference("app:v1"), "--plain-http")
+    assert code == 1
+    assert "0000" in errors
+    converted(docker_registry, "app:v1")
+    assert copydesk("verify", docker_registry.reference("app:v1"), "--plain-http")[0] == 0
+
+
 def test_verify_tells_an_artifact_of_other_files_from_that_of_the_image(docker_registry: DockerRegistry) -> None:
     """An artifact sound in itself, whose index names this image, but made of another's files."""
     digest = push(docker_registry.host, "app", "v1", build([BASE]))

@@ -25,6 +25,7 @@ from copydesk.imagefetcher.index import (
     ImageIndex,
     decode,
 )
+from copydesk.imagefetcher.registry.errors import AnswerError, DigestMismatchError, NotFoundError
 from copydesk.imagefetcher.registry.manifest import (
     EMPTY_BLOB,
     EMPTY_MEDIA_TYPE,
@@ -50,6 +51,10 @@ class ArtifactError(ImageError):
         super().__init__(f"artifact {digest}: {reason}")
         self.digest = digest
         self.reason = reason
+
+
+DAMAGED: Final = (ArtifactError, AnswerError, DigestMismatchError, NotFoundError)
+"""What an artifact raises that is listed and not there, or not what it should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +91,18 @@ class Artifact:
 async def find_artifact(repository: Repository, subject: str) -> Artifact | None:
     """The artifact of the manifest `subject`, None if it has none.
 
-    Raises ArtifactError for one that is damaged, RegistryError if the registry cannot say.
+    Raises what is wrong with one that is damaged if there is no other (ArtifactError, or another of DAMAGED), and
+    RegistryError if the registry cannot say.
     """
-    listed = await repository.referrers.find(subject, ARTIFACT_TYPE)
-    found = [await _read(repository, entry.digest) for entry in listed]
+    found: list[Artifact] = []
+    damage: ImageError | None = None
+    for entry in await repository.referrers.find(subject, ARTIFACT_TYPE):
+        try:
+            found.append(await _read(repository, entry.digest))
+        except DAMAGED as error:
+            damage = error
+    if damage is not None and not found:
+        raise damage
     own = [
         artifact for artifact in found if artifact.manifest.subject and artifact.manifest.subject.digest == subject
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from copydesk.imagefetcher.artifact import Artifact, artifact_manifest, find_artifact, push_artifact
+from copydesk.imagefetcher.artifact import DAMAGED, Artifact, artifact_manifest, find_artifact, push_artifact
 from copydesk.imagefetcher.convert.build import Built, build_image
 from copydesk.imagefetcher.convert.spool import Spool
 from copydesk.imagefetcher.convert.unpack import Meter, Report, unpack_image
@@ -84,7 +84,10 @@ async def _convert(
 async def _push(target: Repository, built: Built, report: Report) -> tuple[Artifact, bool]:
     index = built.index
     blob = encode(index)
-    present = await find_artifact(target, index.image.digest)
+    try:
+        present = await find_artifact(target, index.image.digest)
+    except DAMAGED:
+        present = None  # This one takes its place.
     revision = 0
     if present is not None:
         same = artifact_manifest(index, blob, present.revision)

@@ -178,6 +178,7 @@ class _Path:
         self._trail: list[tuple[bytes, Node]] = []
         self._pending: list[bytes] = []
         self._links = 0
+        self._length = 0
 
     def resolve(self, parts: list[bytes]) -> Node | None:
         """The directory at `parts`; None where something is missing and nothing may be made."""
@@ -185,7 +186,7 @@ class _Path:
         while self._pending:
             name = self._pending.pop()
             if name == b"..":
-                self._trail = self._trail[:-1]
+                self._leave()
             elif name not in (b"", b".") and not self._enter(name):
                 return None
         return self._here
@@ -207,16 +208,21 @@ class _Path:
         if not node.is_directory:
             raise LayerError("lies below something that is no directory")
         self._trail.append((name, node))
-        if sum(len(name) + 1 for name, _ in self._trail) > MAX_PATH:
+        self._length += len(name) + 1
+        if self._length > MAX_PATH:
             raise LayerError(f"lies deeper than a path of {MAX_PATH} bytes")
         return True
+
+    def _leave(self) -> None:
+        if self._trail:
+            self._length -= len(self._trail.pop()[0]) + 1
 
     def _follow(self, target: bytes) -> None:
         self._links += 1
         if self._links > MAX_LINKS:
             raise PathEscapeError("leads through symlinks without end")
         if target.startswith(b"/"):
-            self._trail = []
+            self._trail, self._length = [], 0
         self._pending.extend(target.split(b"/")[::-1])
 
 

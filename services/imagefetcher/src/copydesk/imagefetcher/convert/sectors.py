@@ -15,8 +15,8 @@ from copydesk.imagefetcher.convert.order import DevicePlan
 from copydesk.imagefetcher.convert.spool import Spool
 from copydesk.imagefetcher.index import BLOCK_SIZE, Data, Sector
 
-LEVEL = 3
-"""zstd's own default: higher ones take several times as long for a few per cent less to fetch."""
+LEVEL = 6
+"""Of 885 MiB of Python and torch, 3 leaves 196 MiB, 6 180, 9 175; 6 takes as long as 3 here, 9 twice as long."""
 
 Packed = tuple[bytes, str, int, str]
 """The compressed bytes of a sector and their digest, its plain length and digest."""
