@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import shutil
 import subprocess
+import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from copydesk.imagefetcher.device.mounts import mounted
+from copydesk.imagefetcher.installation import CONFIG, DROP_IN
 from copydesk.imagefetcher.paths import snapshotter_socket
 from copydesk.imagefetcher.registry.options import RegistryOptions
 from tests.fixtures.containerd import Containerd, running_containerd
-from tests.fixtures.docker_registry import DockerRegistry, docker_registry
+from tests.fixtures.docker_registry import DockerRegistry, docker_registry, required_program
 from tests.fixtures.image_daemon import running_holder
 from tests.fixtures.oci_image import BuiltImage, build, digest_of, directory, file, layer, push
 from tests.fixtures.real_daemon import RealDaemon, convert, daemon_process
@@ -233,3 +237,26 @@ def test_a_running_container_does_not_notice_that_the_daemon_is_killed(
                 containerd.remove(reference)
         finally:
             daemon.stop()
+
+
+def test_what_is_installed_is_what_containerd_takes(tmp_path: Path) -> None:
+    binary = required_program("containerd", "containerd")
+    done = subprocess.run(
+        [sys.executable, "-m", "copydesk.cli", "image", "install", "--root", str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(CONFIG) in json.loads(done.stdout)["written"]
+    config = tmp_path / CONFIG.relative_to("/")
+    config.write_text(
+        config.read_text().replace(str(DROP_IN.parent), str(tmp_path / DROP_IN.parent.relative_to("/")))
+    )
+    dumped = subprocess.run(
+        [binary, "--config", str(config), "config", "dump"], capture_output=True, text=True, check=True
+    )
+    effective = tomllib.loads(dumped.stdout)
+    assert effective["proxy_plugins"]["copydesk"]["type"] == "snapshot"
+    cri = effective["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
+    assert cri["snapshotter"] == "copydesk"
+    assert cri["disable_snapshot_annotations"] is False

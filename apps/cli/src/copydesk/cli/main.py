@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from copydesk.cli.eds_app import eds_app
-from copydesk.cli.image_app import image_app
+from copydesk.cli.image_node_app import image_app
 
 if TYPE_CHECKING:
     from copydesk.cli.bench.vllm_contender import NGram
