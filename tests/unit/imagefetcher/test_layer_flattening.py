@@ -116,6 +116,7 @@ def test_the_root_stays_as_runtimes_have_it() -> None:
         [symlink("s", "t" * 5000)],
         [Item("c", tarfile.CHRTYPE, device=(1 << 12, 0))],
         [Item("odd", b"Z")],
+        [Item("hides", tarfile.CHRTYPE, device=(0, 0))],
         [
             file(
                 "f",
@@ -161,9 +162,11 @@ def test_books_that_aufs_kept_are_left_out() -> None:
 
 
 def test_attributes_of_kinds_that_no_disk_here_knows_are_counted_and_left_out() -> None:
-    with flat_image([layer(file("f", xattrs={"user.a": b"\xff=\n", "com.apple.x": b"1"}))]) as image:
+    with flat_image(
+        [layer(file("f", xattrs={"user.a": b"\xff=\n", "com.apple.x": b"1", "trusted.overlay.opaque": b"y"}))]
+    ) as image:
         assert image.at("f").xattrs == {b"user.a": b"\xff=\n"}
-        assert image.flattener.dropped_xattrs == 1
+        assert image.flattener.dropped_xattrs == 2
 
 
 def test_names_need_not_be_utf8() -> None:

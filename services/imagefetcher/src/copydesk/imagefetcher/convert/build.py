@@ -28,7 +28,7 @@ from copydesk.imagefetcher.index import (
     Platform,
 )
 from copydesk.imagefetcher.trace import Trace
-from copydesk.imagefetcher.tree import Extent, Node
+from copydesk.imagefetcher.tree import Extent, Node, walk
 
 Progress = Callable[[int], None]
 
@@ -43,7 +43,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a conversion gives: the index, and the two blobs as files. `plain_bytes` is what all files hold."""
+    """What a conversion gives: the index, and the blobs as files; `files` counts names, `plain_bytes` contents."""
 
     index: ImageIndex
     metadata: Path
@@ -98,7 +98,7 @@ def build_image(
         index=index,
         metadata=metadata_path,
         data=data_path,
-        files=flattener.files,
+        files=sum(1 for _ in walk(flattener.root)) - 1,
         plain_bytes=spool.size,
         hot_bytes=plan.hot_blocks * BLOCK_SIZE,
         dropped_xattrs=flattener.dropped_xattrs,

@@ -102,7 +102,7 @@ class Flattener:
         if node.is_symlink:
             node.target, node.mode = _checked_target(entry.link), stat.S_IFLNK | 0o777
         elif node.is_device:
-            node.device = _checked_device(entry.device)
+            node.device = _checked_device(node.mode, entry.device)
         elif node.is_regular:
             node.size = entry.size
             if entry.size:
@@ -126,7 +126,7 @@ class Flattener:
         return node
 
     def _set_xattrs(self, node: Node, xattrs: dict[bytes, bytes]) -> None:
-        storable = {name: value for name, value in xattrs.items() if is_storable(name, value)}
+        storable = {name: value for name, value in xattrs.items() if _is_kept_xattr(name, value)}
         # As on a disk that knows no such namespace, where unpacking goes on without it.
         self.dropped_xattrs += len(xattrs) - len(storable)
         node.xattrs |= storable
@@ -254,14 +254,21 @@ def _check_owner(entry: TarEntry) -> None:
         raise LayerError("has a time of change that cannot be")
 
 
+def _is_kept_xattr(name: bytes, value: bytes) -> bool:
+    """Attributes by which overlayfs rules its layers are no image's business: one could show what others hide."""
+    return is_storable(name, value) and not name.startswith((b"trusted.overlay.", b"user.overlay."))
+
+
 def _checked_target(target: bytes) -> bytes:
     if not target or len(target) > MAX_PATH or b"\0" in target:
         raise LayerError(f"is a symlink to a name of {len(target)} bytes")
     return target
 
 
-def _checked_device(device: tuple[int, int]) -> tuple[int, int]:
+def _checked_device(mode: int, device: tuple[int, int]) -> tuple[int, int]:
     major, minor = device
+    if stat.S_ISCHR(mode) and device == (0, 0):
+        raise LayerError("is a device by which overlayfs hides files, which a layer does by a whiteout")
     if not (0 <= major < 1 << 12 and 0 <= minor < 1 << 20):
         raise LayerError(f"is a device of number {major}:{minor}, which cannot be")
     return device

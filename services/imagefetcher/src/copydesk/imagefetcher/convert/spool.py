@@ -21,7 +21,7 @@ from copydesk.imagefetcher.index import BLOCK_SIZE
 
 GRANULE = 64 << 10
 BLOCKS_PER_GRANULE = GRANULE // BLOCK_SIZE
-MAX_CHUNKS = 1 << 16
+MAX_CHUNKS = 1 << 18
 """A sparse file larger than this many granules takes larger ones, or its table of chunks would be larger than
 it."""
 MAX_FILE_SIZE = 1 << 44

@@ -1,7 +1,7 @@
 """Reading EROFS metadata back into a tree, without mounting it: to verify an image, and to name what was read.
 
-It reads what the writer writes and refuses the rest with MetadataError; a damaged or hostile file cannot make it read
-beyond its end or go in circles.
+It reads what the writer writes and refuses the rest with MetadataError; a damaged or hostile file cannot make it
+read beyond its end or go in circles.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class MetadataError(ImageError):
 
 @dataclass(slots=True)
 class FileSystem:
-    """A tree read from metadata; `extents` by content number, of the device of `device_blocks` blocks named `tag`."""
+    """A tree read from metadata; `extents` by content number, of the device of `device_blocks` blocks named
+    `tag`."""
 
     root: Node
     tag: str

@@ -261,7 +261,7 @@ class Transport:
     async def _fetch_token(
         self, realm: str, query: Sequence[tuple[str, str]], form: Mapping[str, str] | None, authorization: str
     ) -> bytes:
-        """Asks the authorisation service that the registry named, which may be another host, but not a plainer one."""
+        """Asks the authorisation service that the registry named: another host maybe, but not a plainer one."""
         url = httpx2.URL(realm)
         if url.scheme != "https" and not self._is_plain_allowed(url):
             raise AuthenticationError(self.host, f"names {realm[:200]!r} for tokens, which is not by TLS")
