@@ -32,8 +32,7 @@ class MetadataError(ImageError):
 
 @dataclass(slots=True)
 class FileSystem:
-    """A tree read from metadata; `extents` by content number, of the device of `device_blocks` blocks named
-    `tag`."""
+    """A tree read from metadata; `extents` by content number, on a device of `device_blocks` blocks named `tag`."""
 
     root: Node
     tag: str
