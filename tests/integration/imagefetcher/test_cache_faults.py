@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from copydesk.imagefetcher.device.mounts import unmount
+from copydesk.imagefetcher.control.client import DaemonError
+from copydesk.imagefetcher.device.mounts import mounted_at, unmount
 from tests.fixtures.blob_server import BlobServer, BlobUpstream
 from tests.fixtures.image_daemon import running_daemon, settings_in
 
@@ -33,11 +34,17 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
 @pytest.fixture
 def small_disk(node_folder: Path) -> Iterator[Path]:
-    """A file system of 3 MiB for the sectors of a node."""
-    folder = node_folder / "state" / "sectors"
-    folder.mkdir(parents=True)
+    """A file system of 3 MiB for all that a node keeps."""
+    folder = node_folder / "state"
+    folder.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, b"size=3m") == 0
     yield folder
@@ -106,3 +113,21 @@ def test_a_full_disk_is_served_without_being_cached(
         assert 0 < cache.size <= 3 << 20
         assert set(server.requests.values()) == {1}
         client.unmount(node_folder / "mnt")
+        assert client.ready()
+
+
+def test_a_full_disk_fails_a_mount_and_leaves_nothing_mounted(
+    node_folder: Path, small_disk: Path, upstream: BlobUpstream, tree: Path, reference: str
+) -> None:
+    with running_daemon(settings_in(node_folder), upstream) as client:
+        client.status()
+        with pytest.raises(OSError, match="No space"):
+            fill(small_disk / "filler")
+        with pytest.raises(DaemonError):
+            client.mount(reference, node_folder / "mnt")
+        assert mounted_at(node_folder / "mnt") is None
+        (small_disk / "filler").unlink()
+        client.mount(reference, node_folder / "mnt")
+        assert sha256(node_folder / "mnt" / "small-1.txt") == sha256(tree / "small-1.txt")
+        client.unmount(node_folder / "mnt")
+        assert client.ready()

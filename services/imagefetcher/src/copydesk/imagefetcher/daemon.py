@@ -55,6 +55,7 @@ class Daemon:
         self._stack = AsyncExitStack()
         self._holder: HolderClient | None = None
         self._ready = False
+        self._alive = True
 
     async def start(self) -> None:
         """Take over or mount the devices, restore mounts, and listen.
@@ -152,7 +153,9 @@ class Daemon:
                 resumed=session.resumed,
             ),
         )
-        health = health_handler(self._metrics.registry, lambda: self._ready)
+        health = health_handler(
+            self._metrics.registry, alive=lambda: self._alive, ready=lambda: self._ready and self._alive
+        )
 
         async def handle(request: Request) -> Answer:
             return health(request) or await control.handle(request)
@@ -216,13 +219,21 @@ class Daemon:
         self._spawn(exchange.run())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._supervised(work))
 
         async def end() -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
         self._stack.push_async_callback(end)
+
+    async def _supervised(self, work: Coroutine[Any, Any, None]) -> None:
+        """A part that fails, which none should, is seen in the health, so that somebody starts the daemon anew."""
+        try:
+            await work
+        except Exception:
+            _log.exception("part_failed", part=getattr(work, "__qualname__", ""))
+            self._alive = False
 
     async def _keep_saving(self, store: SectorStore) -> None:
         while True:

@@ -78,12 +78,18 @@ class Library:
         return next((known for known in reversed(self.all()) if known.reference == reference), None)
 
     def add(self, reference: str, raw: bytes) -> KnownImage:
-        """Remember an image by its index; its metadata may be missing. Raises IndexFormatError."""
+        """Remember an image by its index; its metadata may be missing.
+
+        Raises IndexFormatError, MetadataError (no room), LedgerError.
+        """
         index = decode(raw)
         image = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         folder = self._path(image)
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "index.json", raw)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / "index.json", raw)
+        except OSError as error:
+            raise MetadataError(image, f"its index cannot be kept: {error.strerror}") from error
         known = self._known(self._ledger.add_image(image, reference, self._clock()), index)
         self._images[image] = known
         return known

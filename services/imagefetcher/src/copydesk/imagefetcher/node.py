@@ -17,7 +17,7 @@ from copydesk.imagefetcher.fetch.completion import prefetch
 from copydesk.imagefetcher.fetch.content import Content
 from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.library import KnownImage, Library
-from copydesk.imagefetcher.store.ledger import Ledger, MountRow
+from copydesk.imagefetcher.store.ledger import Ledger, LedgerError, MountRow
 from copydesk.imagefetcher.upstream import Upstream, UpstreamError
 
 _EROFS = "erofs"
@@ -194,7 +194,11 @@ class Node:
             await asyncio.to_thread(unmount, target, detach=True)
         await asyncio.to_thread(self._mount_now, known, target)
         row = MountRow(str(target), known.image, self._clock())
-        self._ledger.add_mount(row.target, row.image, row.mounted)
+        try:
+            self._ledger.add_mount(row.target, row.image, row.mounted)
+        except LedgerError:
+            await asyncio.to_thread(unmount, target, detach=True)
+            raise
         self._mounts[row.target] = row
         self._broken.pop(row.target, None)
         _log.info("mounted", target=row.target, image=known.image, reference=known.reference)

@@ -100,7 +100,9 @@ def status_of(error: ImageError) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def health_handler(registry: CollectorRegistry, ready: Callable[[], bool]) -> Callable[[Request], Answer | None]:
+def health_handler(
+    registry: CollectorRegistry, *, alive: Callable[[], bool], ready: Callable[[], bool]
+) -> Callable[[Request], Answer | None]:
     """Answer /healthz, /readyz and /metrics; None for any other path."""
 
     def handle(request: Request) -> Answer | None:
@@ -109,14 +111,15 @@ def health_handler(registry: CollectorRegistry, ready: Callable[[], bool]) -> Ca
         if request.path == "/metrics":
             return Answer(generate_latest(registry), CONTENT_TYPE_LATEST)
         if request.path == "/healthz":
-            return Answer(b'{"alive":true}')
-        if request.path == "/readyz":
-            good = ready()
-            status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-            return Answer(msgspec.json.encode({"ready": good}), status=status)
-        return None
+            return _verdict("alive", alive())
+        return _verdict("ready", ready()) if request.path == "/readyz" else None
 
     return handle
+
+
+def _verdict(name: str, good: bool) -> Answer:
+    status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+    return Answer(msgspec.json.encode({name: good}), status=status)
 
 
 def _decoded(request: Request, kind: type[T]) -> T:

@@ -43,7 +43,7 @@ def mount_erofs(metadata: Path, device: Path | None, target: Path, *, direct: bo
 
 
 def mount_overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
-    """Show `lower` at `target`, with what is written kept in `upper`; `work` is the kernel's own. Raises MountError."""
+    """Show `lower` at `target`, what is written goes to `upper`; `work` is the kernel's. Raises MountError."""
     _mount("overlay", target, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={work}")
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from copydesk.imagefetcher.errors import ImageError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS images (
@@ -22,6 +25,16 @@ CREATE TABLE IF NOT EXISTS images (
 CREATE TABLE IF NOT EXISTS mounts (target TEXT PRIMARY KEY, image TEXT NOT NULL, mounted REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS sectors (digest TEXT PRIMARY KEY, size INTEGER NOT NULL, used REAL NOT NULL);
 """
+
+
+class LedgerError(ImageError):
+    """The database cannot be read or written, as when its disk is full: it carries the reason."""
+
+    hint = "Is there room in COPYDESK_IMAGEFETCHER_STATE_DIR?"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"ledger: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,7 @@ class SectorRow:
 
 
 class Ledger:
-    """The database at `path`; usable from any thread."""
+    """The database at `path`; usable from any thread. Whatever fails raises LedgerError."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +83,7 @@ class Ledger:
 
     def add_image(self, image: str, reference: str, now: float) -> ImageRow:
         """Remember an image; one that is known keeps its number and takes the newer reference."""
-        with self._lock:
+        with self._transaction():
             self._database.execute(
                 "INSERT INTO images (image, reference, added) VALUES (?, ?, ?) "
                 "ON CONFLICT (image) DO UPDATE SET reference = excluded.reference",
@@ -112,19 +125,29 @@ class Ledger:
 
     def save_sectors(self, changed: Iterable[SectorRow], removed: Iterable[str]) -> None:
         """Write what has changed about cached sectors, in one transaction."""
-        with self._lock:
-            self._database.execute("BEGIN")
+        with self._transaction():
             self._database.executemany(
                 "INSERT OR REPLACE INTO sectors VALUES (?, ?, ?)",
                 [(row.digest, row.size, row.used) for row in changed],
             )
             self._database.executemany("DELETE FROM sectors WHERE digest = ?", [(digest,) for digest in removed])
-            self._database.execute("COMMIT")
 
     def _all(self, query: str) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self._transaction():
             return self._database.execute(query).fetchall()
 
     def _change(self, statement: str, rows: list[tuple[object, ...]]) -> None:
-        with self._lock:
+        with self._transaction():
             self._database.executemany(statement, rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                self._database.execute("BEGIN")
+                yield
+                self._database.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise LedgerError(str(error)) from error

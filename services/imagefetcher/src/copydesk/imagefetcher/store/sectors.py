@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copydesk.common.telemetry import get_logger
-from copydesk.imagefetcher.store.ledger import Ledger, SectorRow
+from copydesk.imagefetcher.store.ledger import Ledger, LedgerError, SectorRow
 from copydesk.imagefetcher.store.recency import Recency
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -162,14 +162,24 @@ class SectorStore:
         return freed
 
     def save(self) -> None:
-        """Write to the ledger what was used, added and removed since the last time."""
+        """Write to the ledger what was used, added and removed since the last time.
+
+        On a full disk it is written the next time: the files are what counts.
+        """
         with self._lock:
             used, self._used = self._used, {}
             removed, self._removed = self._removed, set()
             sizes = dict(self._recency.items())
         rows = [SectorRow(digest, sizes[digest], when) for digest, when in used.items() if digest in sizes]
-        if rows or removed:
+        if not rows and not removed:
+            return
+        try:
             self._ledger.save_sectors(rows, removed)
+        except LedgerError as error:
+            _log.warning("cache_use_unsaved", error=str(error))
+            with self._lock:
+                self._used = used | self._used
+                self._removed |= removed - self._used.keys()
 
     def _load(self) -> None:
         """Take stock: files have the last word, the ledger says in which order they were used."""
