@@ -37,7 +37,7 @@ def test_the_second_node_fetches_from_the_first_and_not_from_the_registry(
         fetched = dict(server.requests)
         with running_daemon(settings_in(second, **peer_settings(nats_server, "b")), upstream) as two:
             two.mount(reference, second / "mnt")
-            wait_until(lambda: two.status().images[0].peers == 1)
+            wait_until(lambda: two.status().images[0].peer_sectors == one.status().images[0].held_sectors)
             assert sha256(second / "mnt" / "large.bin") == sha256(tree / "large.bin")
             sectors = {span: count for span, count in server.requests.items() if span in fetched and span[0] > 0}
             assert set(sectors.values()) == {1}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.common.messages import BlocksReport
-from copydesk.imagefetcher.peers.bitmap import holds, pack
+from copydesk.imagefetcher.peers.bitmap import count, holds, pack
 from copydesk.imagefetcher.peers.directory import EXPIRY_S, MOST_NODES, Peer, PeerDirectory
 from copydesk.imagefetcher.peers.proof import proof, proves
 
@@ -29,6 +29,7 @@ def test_a_bitmap_says_what_was_packed_and_nothing_beyond(held: list[bool]) -> N
     assert [holds(bitmap, number) for number in range(len(held))] == held
     assert not any(holds(bitmap, number) for number in range(len(held), len(held) + 20))
     assert len(bitmap) == -(-len(held) // 8)
+    assert count([bitmap, b"", bitmap]) == sum(held)
 
 
 def test_a_node_is_a_holder_of_what_it_says_until_it_falls_silent() -> None:

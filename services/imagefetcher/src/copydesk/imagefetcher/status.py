@@ -56,6 +56,7 @@ def _image_status(parts: Parts, upstream: Upstream, known: KnownImage, now: floa
         mounts=tuple(row.target for row in parts.node.mounts if row.image == known.image),
         sources=tuple(source.name for source in upstream.sources(known.reference)),
         peers=parts.directory.nodes(known.image, now),
+        peer_sectors=parts.directory.sectors(known.image, now),
     )
 
 

@@ -57,6 +57,9 @@ def _show_image(image: ImageStatus) -> None:
     share = 100.0 if not image.size else 100.0 * image.held_size / image.size
     out.print(f"{escape(image.reference)}", soft_wrap=True)
     out.print(f"  cached    {share:.0f} % of {size_text(image.size)}")
-    out.print(f"  sources   {escape(', '.join(image.sources))}; {image.peers} peers", soft_wrap=True)
+    out.print(
+        f"  sources   {escape(', '.join(image.sources))}; {image.peers} peers with {image.peer_sectors} sectors",
+        soft_wrap=True,
+    )
     for target in image.mounts:
         out.print(f"  mounted   {escape(target)}", soft_wrap=True)

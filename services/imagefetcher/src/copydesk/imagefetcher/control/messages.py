@@ -33,7 +33,10 @@ class BackgroundRequest(msgspec.Struct, frozen=True):
 
 
 class ImageStatus(msgspec.Struct, frozen=True):
-    """One image: how much of it is cached, where it is mounted, who has it. Sizes are in bytes."""
+    """One image: how much of it is cached, where it is mounted, who has it. Sizes are in bytes.
+
+    `peers` have spoken of it lately, and `peer_sectors` is how many sectors one or another of them has.
+    """
 
     image: str
     reference: str
@@ -45,6 +48,7 @@ class ImageStatus(msgspec.Struct, frozen=True):
     mounts: tuple[str, ...]
     sources: tuple[str, ...]
     peers: int
+    peer_sectors: int
 
 
 class CacheStatus(msgspec.Struct, frozen=True):

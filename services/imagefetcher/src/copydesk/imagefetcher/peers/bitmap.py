@@ -14,6 +14,14 @@ def pack(held: Iterable[bool]) -> bytes:
     return bits.to_bytes(-(-count // 8), "little")
 
 
+def count(bitmaps: Iterable[bytes]) -> int:
+    """How many sectors are in one or another of these."""
+    union = 0
+    for bitmap in bitmaps:
+        union |= int.from_bytes(bitmap, "little")
+    return union.bit_count()
+
+
 def holds(bitmap: bytes, number: int) -> bool:
     """Whether the bit of sector `number` is set; beyond the end it is not."""
     at, bit = divmod(number, 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copydesk.common.messages import BlocksReport
-from copydesk.imagefetcher.peers.bitmap import holds
+from copydesk.imagefetcher.peers.bitmap import count, holds
 
 EXPIRY_S = 30.0
 """After so long without a word a node counts as gone; it speaks every ten seconds."""
@@ -65,6 +65,12 @@ class PeerDirectory:
     def nodes(self, image: str, now: float) -> int:
         """How many nodes have spoken of an image lately."""
         return sum(now - said.heard < EXPIRY_S for said in self._statements.get(image, {}).values())
+
+    def sectors(self, image: str, now: float) -> int:
+        """How many sectors of an image one node or another says to have."""
+        return count(
+            said.report.held for said in self._statements.get(image, {}).values() if now - said.heard < EXPIRY_S
+        )
 
     @staticmethod
     def _make_room(nodes: dict[str, _Statement], now: float) -> bool:
