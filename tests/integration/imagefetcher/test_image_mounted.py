@@ -6,74 +6,14 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from copydesk.imagefetcher.convert.build import Layer, build_image, flatten_layer
-from copydesk.imagefetcher.convert.flatten import Flattener
-from copydesk.imagefetcher.convert.spool import Spool
-from copydesk.imagefetcher.device.mounts import mount_erofs, unmount
-from copydesk.imagefetcher.index import ImageIndex, Original, Platform
 from copydesk.imagefetcher.trace import FileRead, Trace
-from tests.fixtures.oci_image import digest_of
+from tests.fixtures.mounted_image import convert, mounted, picture
 
 pytestmark = pytest.mark.usefixtures("root")
-DIGEST = "sha256:" + "0" * 64
-SECTOR = 64 << 10
-
-
-def convert(archive: Path, folder: Path, trace: Trace | None = None) -> ImageIndex:
-    """Make `metadata.erofs` and `device` in `folder`, as a node would have them."""
-    with Spool(folder) as spool:
-        flattener = Flattener(spool)
-        flatten_layer(flattener, Layer(archive, digest_of(archive.read_bytes())))
-        original = Original("application/vnd.oci.image.manifest.v1+json", DIGEST, 1, DIGEST)
-        built = build_image(flattener, spool, original, Platform("linux", "amd64"), folder, trace, SECTOR)
-    unpack = zstandard.ZstdDecompressor().decompress
-    (folder / "metadata.erofs").write_bytes(unpack(built.metadata.read_bytes()))
-    raw = built.data.read_bytes()
-    with (folder / "device").open("wb") as out:
-        for sector in built.index.data.sectors:
-            out.write(unpack(raw[sector.offset : sector.offset + sector.length]))
-    return built.index
-
-
-@contextmanager
-def mounted(folder: Path) -> Iterator[Path]:
-    """Mount what `convert` made."""
-    target = folder / "mounted"
-    target.mkdir()
-    mount_erofs(folder / "metadata.erofs", folder / "device", target)
-    try:
-        yield target
-    finally:
-        unmount(target)
-
-
-def picture(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Everything about the files in a folder that a program could see."""
-    found: dict[str, tuple[object, ...]] = {}
-    for path in sorted(folder.rglob("*")):
-        status = path.lstat()
-        content: object = None
-        if stat.S_ISREG(status.st_mode):
-            content = digest_of(path.read_bytes())
-        elif stat.S_ISLNK(status.st_mode):
-            content = str(path.readlink())
-        attributes = {
-            name: os.getxattr(path, name, follow_symlinks=False)
-            for name in os.listxattr(path, follow_symlinks=False)
-        }
-        device = status.st_rdev if not stat.S_ISDIR(status.st_mode) else 0
-        links = status.st_nlink if stat.S_ISREG(status.st_mode) else 0
-        size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
-        owner = (status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns)
-        found[str(path.relative_to(folder))] = (*owner, size, links, device, content, attributes)
-    return found
 
 
 def strange_tree(root: Path) -> None:
@@ -130,7 +70,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_the_kernel_sees_what_tar_unpacks(archive: Path, tmp_path: Path) -> None:
-    convert(archive, tmp_path)
+    convert([archive], tmp_path)
     with mounted(tmp_path) as target:
         found, expected = picture(target), picture(tmp_path / "unpacked")
     assert len(expected) > 2000
@@ -145,7 +85,7 @@ def test_an_order_by_trace_changes_where_bytes_lie_and_nothing_else(archive: Pat
         FileRead("sparse", 0, 40_000_000, 0.2),
         *[FileRead(f"many/entry-{number}", 0, 1, 1.0) for number in range(0, 2000, 100)],
     ]
-    index = convert(archive, tmp_path, Trace(1, tuple(reads)))
+    index = convert([archive], tmp_path, Trace(1, tuple(reads)))
     assert index.prefetch
     with mounted(tmp_path) as target:
         found, expected = picture(target), picture(tmp_path / "unpacked")
@@ -161,7 +101,7 @@ def test_a_directory_of_a_hundred_thousand_names_is_listed_and_searched(tmp_path
         os.link(root / names[number % 4], root / name) if number >= 4 else (root / name).touch()
     path = tmp_path / "layer.tar"
     subprocess.run(["tar", "-C", str(root), "-cf", str(path), "."], check=True)
-    convert(path, tmp_path)
+    convert([path], tmp_path)
     with mounted(tmp_path) as target:
         assert sorted(entry.name for entry in os.scandir(target)) == sorted(names)
         assert (target / names[12_345]).stat().st_nlink == 25_000

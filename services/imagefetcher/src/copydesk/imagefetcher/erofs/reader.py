@@ -32,7 +32,7 @@ class MetadataError(ImageError):
 
 @dataclass(slots=True)
 class FileSystem:
-    """A tree read from metadata; `extents` by content number, on a device of `device_blocks` blocks named `tag`."""
+    """A tree read from metadata; `extents` by content number, on the device `tag` of `device_blocks` blocks."""
 
     root: Node
     tag: str
