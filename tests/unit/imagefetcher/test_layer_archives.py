@@ -59,6 +59,12 @@ def test_long_names_and_links_are_whole(form: int) -> None:
     assert made["s"] == f"-> {target}"
 
 
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_file_whose_name_is_cut_at_a_slash_is_no_directory(form: int) -> None:
+    name = "d" * 99 + "/" + "f" * 60
+    assert paths(layer(file(name, b"x"), form=form)) == {"d" * 99: "directory", name: b"x"}
+
+
 def test_fractions_of_a_second_and_times_before_1970_are_kept() -> None:
     with flat_image([layer(file("a", mtime=1_700_000_000.25), file("b", mtime=-1.5))]) as image:
         assert image.at("a").mtime == 1_700_000_000_250_000_000

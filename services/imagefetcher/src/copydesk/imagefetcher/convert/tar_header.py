@@ -78,8 +78,9 @@ def parse_header(block: bytes) -> TarEntry:
         name = prefix + b"/" + name if prefix else name
     kind = block[156:157]
     size = number(block[124:136])
-    if kind in (b"\0", REGULAR):
-        kind = DIRECTORY if name.endswith(b"/") else REGULAR
+    if kind == b"\0":
+        # Old archives mark directories by a slash at the end of the name, which is not known whole yet.
+        kind = REGULAR
     if size < 0:
         raise TarError(f"has a size of {size}", name)
     return TarEntry(
