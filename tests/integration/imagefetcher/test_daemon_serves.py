@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import os
@@ -10,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from copydesk.common.bus import Bus
+from copydesk.common.messages import ScaleDecision, scale_subject
 from copydesk.imagefetcher.control.client import ControlClient, DaemonError
+from copydesk.imagefetcher.daemon import StateInUseError
 from copydesk.imagefetcher.device.mounts import mounted, unmount
 from tests.fixtures.blob_server import BlobServer, BlobUpstream
 from tests.fixtures.image_daemon import running_daemon, settings_in, wait_until
 from tests.fixtures.lazy_image import LazyImage, erofs_image
+from tests.fixtures.nats import NatsServer
 
 
 def sha256(path: Path) -> str:
@@ -251,3 +256,34 @@ def test_one_broken_image_does_not_keep_the_others_away(
         assert_same(node_folder / "mnt", tree)
         client.mount("registry.test/other:v1", node_folder / "broken")
         assert client.status().broken == {}
+
+
+def test_a_second_daemon_is_kept_out_of_the_first_ones_folders(node_folder: Path, upstream: BlobUpstream) -> None:
+    with running_daemon(settings_in(node_folder), upstream) as client:
+        with (
+            pytest.raises(StateInUseError, match="another daemon"),
+            running_daemon(settings_in(node_folder), upstream),
+        ):
+            pytest.fail("it has started")
+        assert client.ready()
+
+
+def test_more_pods_to_come_have_the_start_up_fetched_ahead(
+    node_folder: Path, upstream: BlobUpstream, nats_server: NatsServer
+) -> None:
+    image = erofs_image(node_folder / "hot", seed=3, prefetch=(0, 2))
+    upstream.add("registry.test/hot:v1", image)
+
+    async def decide() -> None:
+        bus = await Bus.connect(nats_server.url, name="test")
+        assert await bus.wait_connected(10)
+        decision = ScaleDecision(model="m", sent_at=1.0, replicas=2, reason="demand", image="registry.test/hot:v1")
+        bus.publish(scale_subject("m"), decision)
+        await bus.close()
+
+    def fetched() -> bool:
+        asyncio.run(decide())  # again and again, since the daemon may not listen yet
+        return any(image.held_sectors == 2 for image in client.status().images)
+
+    with running_daemon(settings_in(node_folder, forecast=True, nats_url=nats_server.url), upstream) as client:
+        wait_until(fetched)

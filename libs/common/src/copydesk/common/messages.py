@@ -106,13 +106,15 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods of a model there shall be, and why; published when that changes.
 
-    `sent_at` is in Unix seconds.
+    `sent_at` is in Unix seconds. `image` is what new pods will run, where the autoscaler knows it: nodes fetch
+    what its start-up reads before a pod lands.
     """
 
     model: str
     sent_at: float
     replicas: int
     reason: str
+    image: str = ""
 
 
 class BlocksReport(msgspec.Struct, frozen=True, kw_only=True):

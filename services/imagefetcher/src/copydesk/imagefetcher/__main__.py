@@ -11,12 +11,13 @@ from copydesk.common.bus import BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
 from copydesk.common.telemetry import configure_logging, get_logger
-from copydesk.imagefetcher.daemon import Daemon
+from copydesk.imagefetcher.daemon import Daemon, StateInUseError
 from copydesk.imagefetcher.device.errors import MountError
 from copydesk.imagefetcher.registry.credentials import CredentialStore
 from copydesk.imagefetcher.registry.options import RegistryOptions
 from copydesk.imagefetcher.registry_upstream import RegistryUpstream
 from copydesk.imagefetcher.settings import ImageFetcherSettings
+from copydesk.imagefetcher.store.ledger import LedgerError
 from copydesk.imagefetcher.web_server import ListenError
 
 _log = get_logger("copydesk.imagefetcher")
@@ -61,7 +62,9 @@ def main(arguments: Sequence[str] = ()) -> int:
         return _refuse("COPYDESK_IMAGEFETCHER_NATS_URL", str(error))
     except ListenError as error:
         return _refuse("cannot listen", str(error))
-    except MountError as error:
+    except StateInUseError as error:
+        return _refuse("COPYDESK_IMAGEFETCHER_STATE_DIR", f"{error} ({error.hint})")
+    except (MountError, LedgerError) as error:
         return _refuse(str(error), error.hint)
     except OSError as error:
         return _refuse("COPYDESK_IMAGEFETCHER_STATE_DIR or RUN_DIR", str(error))

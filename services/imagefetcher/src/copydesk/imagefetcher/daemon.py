@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -15,10 +18,12 @@ from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.control.service import ControlService, health_handler
 from copydesk.imagefetcher.device.server import DeviceServer
 from copydesk.imagefetcher.device.session import HELD_NAME, Session, end_session, open_session
+from copydesk.imagefetcher.errors import ImageError
 from copydesk.imagefetcher.fetch.completion import Completion
 from copydesk.imagefetcher.fetch.content import Content
 from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.fetch.source import Source
+from copydesk.imagefetcher.forecast import Forecast
 from copydesk.imagefetcher.holder.client import HolderClient, HolderError
 from copydesk.imagefetcher.library import Library
 from copydesk.imagefetcher.metrics import Metrics
@@ -45,6 +50,27 @@ _MIB = 1 << 20
 _log = get_logger(__name__)
 
 
+class StateInUseError(ImageError):
+    """Another daemon has the state folder: it carries the folder."""
+
+    hint = "Each daemon needs a STATE_DIR and a RUN_DIR of its own."
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"{folder}: another daemon uses it")
+
+
+def lock_folder(folder: Path) -> int:
+    """Return a descriptor that keeps other daemons out of a folder until it is closed. Raises StateInUseError."""
+    lock = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise StateInUseError(folder) from error
+    return lock
+
+
 class Daemon:
     """Serves images from `start` to `stop`; with a holder, what is mounted then waits for the next one."""
 
@@ -60,17 +86,19 @@ class Daemon:
     async def start(self) -> None:
         """Take over or mount the devices, restore mounts, and listen.
 
-        Raises MountError, HolderError, ListenError, OSError (folders that cannot be written).
+        Raises StateInUseError, MountError, HolderError, ListenError, LedgerError, OSError (folders that cannot be
+        written).
         """
         settings = self._settings
         for folder in (settings.state_dir, settings.run_dir):
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        self._stack.callback(os.close, lock_folder(settings.state_dir))
         client = httpx2.AsyncClient(timeout=settings.attempt_timeout_ms / 1000, trust_env=False)
         self._stack.push_async_callback(client.aclose)
         session, parts = await self._assemble(client)
         await parts.node.restore(resumed=session.resumed)
         await self._serve_control(session, parts)
-        await self._join_peers(parts)
+        await self._join_bus(parts)
         await self._serve_containerd(parts.node)
         for work in (parts.completion.run(), self._keep_saving(parts.store), self._keep_held(session)):
             self._spawn(work)
@@ -190,18 +218,25 @@ class Daemon:
         await server.start()
         self._stack.push_async_callback(server.close)
 
-    async def _join_peers(self, parts: Parts) -> None:
+    async def _join_bus(self, parts: Parts) -> None:
         settings = self._settings
         parts.node.changed = parts.completion.wake
-        if not settings.peer_port:
+        if not settings.peer_port and not settings.forecast:
             return
+        token = settings.nats_token.get_secret_value() or None
+        bus = await Bus.connect(settings.nats_url, name=f"imagefetcher {settings.node_name}", token=token)
+        self._stack.push_async_callback(bus.close)
+        if settings.forecast:
+            self._spawn(Forecast(bus, parts.node).run())
+        if settings.peer_port:
+            await self._join_peers(parts, bus)
+
+    async def _join_peers(self, parts: Parts, bus: Bus) -> None:
+        settings = self._settings
         service = PeerService(settings.peer_token.get_secret_value(), parts.store.read_whole, self._metrics)
         server = WebServer(service.handle)
         await server.listen(settings.peer_host, settings.peer_port)
         self._stack.push_async_callback(server.close)
-        token = settings.nats_token.get_secret_value() or None
-        bus = await Bus.connect(settings.nats_url, name=f"imagefetcher {settings.node_name}", token=token)
-        self._stack.push_async_callback(bus.close)
         exchange = PeerExchange(
             bus,
             parts.directory,

@@ -102,6 +102,11 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
         False,
         description="Whether to serve containerd, at snapshotter.sock in RUN_DIR; off, as not every node has it.",
     )
+    forecast: bool = Field(
+        False,
+        description="Whether to fetch a model's image ahead when the autoscaler says that more pods come; off, as it "
+        "needs NATS.",
+    )
     node: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.-]{0,253}$",
@@ -109,7 +114,7 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
     )
     nats_url: str = Field(
         "nats://127.0.0.1:4222",
-        description="NATS server over which peers find one another, used with PEER_PORT only.",
+        description="NATS server over which peers find one another; used with PEER_PORT or FORECAST only.",
     )
     nats_token: SecretStr = Field(
         SecretStr(""), description="Token for NATS; empty by default, as a local server asks for none."
