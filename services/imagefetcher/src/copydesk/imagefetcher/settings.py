@@ -104,8 +104,8 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
     )
     forecast: bool = Field(
         False,
-        description="Whether to fetch a model's image ahead when the autoscaler says that more pods come; off, as it "
-        "needs NATS.",
+        description="Whether to fetch a model's image ahead when the autoscaler says that more pods come; off, "
+        "as it needs NATS.",
     )
     node: str = Field(
         "",
