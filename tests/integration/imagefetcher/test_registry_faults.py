@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from copydesk.imagefetcher.registry.blobs import PART
 from copydesk.imagefetcher.registry.credentials import CredentialStore
 from copydesk.imagefetcher.registry.errors import (
     AnswerError,
@@ -27,6 +26,7 @@ from copydesk.imagefetcher.registry.manifest import OCI_INDEX, OCI_MANIFEST, Des
 from copydesk.imagefetcher.registry.options import CertificateError, RegistryOptions
 from copydesk.imagefetcher.registry.reference import Reference
 from copydesk.imagefetcher.registry.repository import Repository
+from copydesk.imagefetcher.registry.upload import PART
 from tests.fixtures.nats import free_port
 from tests.fixtures.scripted_http import Answer, Asked, ScriptedServer, scripted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from copydesk.cli import terminal
+from copydesk.imagefetcher.convert.errors import SpoolFullError
 from copydesk.imagefetcher.errors import ImageError
 from copydesk.imagefetcher.index import Platform
 from copydesk.imagefetcher.registry.errors import BadReferenceError, CredentialsError, PlainHttpRefusedError
@@ -85,7 +87,8 @@ def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
         terminal.say_error(str(error), error.hint)
         return BAD_INPUT if isinstance(error, _INPUT_ERRORS) else FAILED
     except OSError as error:
-        terminal.say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        hint = SpoolFullError.hint if error.errno == errno.ENOSPC else ""
+        terminal.say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror), hint)
         return FAILED
 
 

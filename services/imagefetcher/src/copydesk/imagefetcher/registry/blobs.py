@@ -8,10 +8,11 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx2
 
+from copydesk.imagefetcher.registry.download import Download
 from copydesk.imagefetcher.registry.errors import (
     AnswerError,
     DigestMismatchError,
@@ -22,11 +23,9 @@ from copydesk.imagefetcher.registry.errors import (
 )
 from copydesk.imagefetcher.registry.manifest import Descriptor
 from copydesk.imagefetcher.registry.transport import Transport
+from copydesk.imagefetcher.registry.upload import Upload
 
-PART: Final = 16 << 20
-"""What is sent in one request: what is lost when it fails, and what must be held in memory for it."""
 _LIMIT: Final = 1 << 20
-_OCTETS: Final = {"Content-Type": "application/octet-stream"}
 
 Progress = Callable[[int], None]
 
@@ -80,9 +79,7 @@ class Blobs:
 
         Raises DigestMismatchError when it is wrong a second time from its beginning.
         """
-        download = _Download(
-            self._transport, self._path + descriptor.digest, self._pull, descriptor, out, progress
-        )
+        download = Download(self._transport, self._path + descriptor.digest, self._pull, descriptor, out, progress)
         for last in (False, True):
             found = await download.run()
             if found == descriptor.digest:
@@ -125,7 +122,7 @@ class Blobs:
         """Uploads, from the beginning again where a registry has forgotten what came before."""
         attempts = self._transport.options.attempts
         for attempt in range(attempts):
-            upload = _Upload(self._transport, self._path, self._push, descriptor, file, progress)
+            upload = Upload(self._transport, self._path, self._push, descriptor, file, progress)
             try:
                 return await upload.run()
             except (RegistryUnreachableError, NotFoundError, RefusedError) as error:
@@ -152,149 +149,3 @@ class Blobs:
 def _is_passing(error: RegistryError) -> bool:
     """Whether a fault may be gone the next time."""
     return not isinstance(error, RefusedError) or error.status in (408, 416, 429) or error.status >= 500
-
-
-class _Upload:
-    """One blob on its way to the registry, part by part; where one broke off, the registry is asked how far."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        path: str,
-        scope: str,
-        descriptor: Descriptor,
-        file: BinaryIO,
-        progress: Progress,
-    ) -> None:
-        self.sent = 0
-        self._transport = transport
-        self._path = path
-        self._scope = scope
-        self._digest = descriptor.digest
-        self._size = descriptor.size
-        self._file = file
-        self._progress = progress
-
-    async def run(self) -> None:
-        """Sends everything."""
-        location, part = await self._begin()
-        failures = 0
-        while self._size - self.sent > part:
-            content = await self._read(part)
-            try:
-                location = await self._send(location, content)
-            except (RegistryUnreachableError, RefusedError):
-                failures += 1
-                if failures >= self._transport.options.attempts:
-                    raise
-                await self._transport.pause(failures)
-                location = await self._resume(location)
-        await self._finish(location, await self._read(part))
-
-    async def _read(self, count: int) -> bytes:
-        self._file.seek(self.sent)
-        return await asyncio.to_thread(self._file.read, count)
-
-    async def _send(self, location: str, content: bytes) -> str:
-        headers = _OCTETS | {"Content-Range": f"{self.sent}-{self.sent + len(content) - 1}"}
-        response, _ = await self._transport.small(
-            "PATCH", location, scope=self._scope, limit=_LIMIT, headers=headers, content=content, attempts=1
-        )
-        self._advance(self.sent + len(content))
-        return response.headers.get("Location") or location
-
-    async def _resume(self, location: str) -> str:
-        """Asks how far the registry got; raises NotFoundError if it has forgotten the upload."""
-        response, _ = await self._transport.small("GET", location, scope=self._scope, limit=_LIMIT)
-        end = response.headers.get("Range", "").rpartition("-")[2]
-        if not end.isdigit() or int(end) >= self._size:
-            raise AnswerError(self._transport.host, "does not say how much of an upload it has")
-        # "0-0" means both nothing and one byte; no part is that short.
-        self._advance(0 if end == "0" else int(end) + 1)
-        return response.headers.get("Location") or location
-
-    def _advance(self, sent: int) -> None:
-        self._progress(sent - self.sent)
-        self.sent = sent
-
-    async def _begin(self) -> tuple[str, int]:
-        response, _ = await self._transport.small("POST", self._path + "uploads/", scope=self._scope, limit=_LIMIT)
-        location = response.headers.get("Location")
-        if not location:
-            raise AnswerError(self._transport.host, "does not say where to upload to")
-        least = response.headers.get("OCI-Chunk-Min-Length", "")
-        return location, max(PART, int(least) if least.isdigit() else 0)
-
-    async def _finish(self, location: str, content: bytes) -> None:
-        mark = "&" if urlsplit(location).query else "?"
-        path = f"{location}{mark}digest={quote(self._digest)}"
-        await self._transport.small(
-            "PUT", path, scope=self._scope, limit=_LIMIT, headers=_OCTETS, content=content, attempts=1
-        )
-        self._advance(self._size)
-
-
-class _Download:
-    """One blob on its way into a file, with what is known of it so far."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        path: str,
-        scope: str,
-        descriptor: Descriptor,
-        out: BinaryIO,
-        progress: Progress,
-    ) -> None:
-        self._transport = transport
-        self._path = path
-        self._scope = scope
-        self._size = descriptor.size
-        self._out = out
-        self._progress = progress
-        self._have = 0
-        self._seen = hashlib.sha256()
-
-    def restart(self) -> None:
-        """Forgets what came so far."""
-        self._progress(-self._have)
-        self._have, self._seen = 0, hashlib.sha256()
-        self._out.seek(0)
-        self._out.truncate()
-
-    async def run(self) -> str:
-        """Fetches what is missing, however often the connection breaks off on the way; returns the digest."""
-        failures = 0
-        while self._have < self._size or failures == 0:
-            before = self._have
-            try:
-                await self._fetch()
-            except httpx2.TransportError as error:
-                self._fail(error, failures)
-            if self._have >= self._size:
-                break
-            failures = failures + 1 if self._have == before else 1
-            self._fail(None, failures - 1)
-            await self._transport.pause(failures - 1)
-        return f"sha256:{self._seen.hexdigest()}"
-
-    def _fail(self, error: Exception | None, failures: int) -> None:
-        if failures + 1 >= self._transport.options.attempts:
-            reason = f"a blob broke off at byte {self._have} of {self._size}"
-            raise RegistryUnreachableError(self._transport.host, reason) from error
-
-    async def _fetch(self) -> None:
-        headers = {"Range": f"bytes={self._have}-"} if self._have else {}
-        async with self._transport.request("GET", self._path, scope=self._scope, headers=headers) as response:
-            told = response.headers.get("Content-Range", "")
-            if self._have and response.status_code != 206:
-                self.restart()  # This registry sends blobs only whole.
-            elif self._have and not told.startswith(f"bytes {self._have}-"):
-                raise AnswerError(self._transport.host, f"sent {told!r} for a range from byte {self._have}")
-            async for part in response.aiter_raw():
-                if self._have + len(part) > self._size:
-                    raise AnswerError(self._transport.host, f"sends more than the {self._size} bytes of a blob")
-                self._out.write(part)
-                self._seen.update(part)
-                self._have += len(part)
-                self._progress(len(part))
