@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from bench.image.content import ENVIRONMENT, PROGRAM_PATH, PYTHON, Entry
 from copydesk.imagefetcher.registry.manifest import OCI_MANIFEST, Descriptor, Manifest, encode_json
@@ -104,9 +104,9 @@ class _Tally:
 def _pack(entries: Sequence[Entry], path: Path) -> Layer:
     with path.open("wb") as file:
         packed = _Tally(file)
-        with gzip.GzipFile("", "wb", GZIP_LEVEL, packed, mtime=0) as stream:  # type: ignore[arg-type]  # write, flush
-            plain = _Tally(stream)  # type: ignore[arg-type]  # likewise
-            with tarfile.open(fileobj=plain, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        with gzip.GzipFile("", "wb", GZIP_LEVEL, cast(IO[bytes], packed), mtime=0) as stream:
+            plain = _Tally(cast(IO[bytes], stream))
+            with tarfile.open(fileobj=cast(IO[bytes], plain), mode="w|", format=tarfile.PAX_FORMAT) as archive:
                 _add_folders(archive, entries)
                 for entry in entries:
                     _add(archive, entry)
