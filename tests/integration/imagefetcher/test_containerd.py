@@ -260,3 +260,17 @@ def test_what_is_installed_is_what_containerd_takes(tmp_path: Path) -> None:
     cri = effective["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
     assert cri["snapshotter"] == "copydesk"
     assert cri["disable_snapshot_annotations"] is False
+
+
+def test_a_containerd_that_has_lost_its_memory_pulls_again(
+    node_folder: Path, docker_registry: DockerRegistry, app: BuiltImage
+) -> None:
+    reference = push_converted(docker_registry, "team/app:v1", app)
+    with daemon_process(node_folder, SNAPSHOTTER="true"):
+        with running_containerd(node_folder / "cd", snapshotter_socket(node_folder / "run")) as containerd:
+            containerd.pull(reference)
+        with running_containerd(node_folder / "anew", snapshotter_socket(node_folder / "run")) as containerd:
+            containerd.pull(reference)
+            assert containerd.run(reference, "one", "/bin/sum", "/data/large.bin") == LARGE_SUM
+            containerd.remove(reference)
+        assert erofs_mounts(node_folder) == 0

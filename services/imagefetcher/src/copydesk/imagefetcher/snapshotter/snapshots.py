@@ -150,10 +150,13 @@ class Snapshots:
         (own / "work").mkdir(exist_ok=True)
 
     def _add_layer(self, layer: Layer, key: str, parent: str, labels: dict[str, str]) -> None:
-        """Add the final snapshot of a layer. containerd finds it by its labels: the name only has to be unique."""
-        name = f"{key.partition('/')[0]}/lazy/{layer.target}"
-        with contextlib.suppress(SnapshotExistsError):  # two pulls of one image at a time
-            self._catalogue.add(name, parent, Kind.COMMITTED, labels, self._clock(), layer.image, whole=layer.last)
+        """Add the final snapshot of a layer, which containerd finds by its labels and parent.
+
+        The name is one that was never used: what an earlier life of containerd has left must not be in the way.
+        """
+        self._catalogue.add(
+            f"{key}/lazy", parent, Kind.COMMITTED, labels, self._clock(), layer.image, whole=layer.last
+        )
 
     async def _is_lazy(self, layer: Layer) -> bool:
         """Mount the whole image already for its lowest layer: what fails later would leave empty layers below."""
