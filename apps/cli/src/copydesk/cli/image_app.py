@@ -108,6 +108,59 @@ def inspect(
 
 
 @image_app.command()
+def trace(
+    ref: Ref,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="What to run. (default: the image's own)")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the trace there. (default: NAME.trace.json)")
+    ] = None,
+    until_output: Annotated[
+        bool, typer.Option("--until-output", help="End with the first byte on stdout or stderr.")
+    ] = False,
+    ready_url: Annotated[
+        str, typer.Option(metavar="URL", help="End when this answers with 200 to 299.", show_default=False)
+    ] = "",
+    seconds: Annotated[
+        float | None, typer.Option(metavar="N", min=0.0, help="End after N seconds at the latest.")
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Only what the program touches, not what is read ahead: to measure.")
+    ] = False,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="Set for the command; repeatable.")
+    ] = None,
+    platform: Annotated[
+        str, typer.Option(metavar="OS/ARCH", help="Of an image for several. (default: this machine's)")
+    ] = "",
+    work_dir: WorkDir = None,
+    plain_http: PlainHttp = False,
+    plain_http_host: PlainHttpHost = None,
+    ca: Authorities = None,
+    json: Json = False,
+) -> None:
+    """Run an image once, here, and record which parts of its files the start-up reads.
+
+    Give the file to `convert --trace`: nodes then fetch these parts first. As root. The command
+    runs in a container of its own, but with this machine's network, until it ends, or one of
+    the options says that it has started, or Ctrl-C.
+    """
+    from copydesk.cli.commands.image_trace import TraceRequest, run_trace
+    from copydesk.imagefetcher.tracing.ending import Until
+
+    for entry in env or ():
+        if not entry.partition("=")[1]:
+            raise typer.BadParameter(f"expected NAME=VALUE, not {entry!r}", param_hint="--env")
+    until = Until(until_output, ready_url, seconds)
+    access = _access(plain_http, plain_http_host, ca)
+    request = TraceRequest(
+        ref, tuple(command or ()), out, tuple(env or ()), platform, until, exact, work_dir, access, json
+    )
+    raise typer.Exit(run_trace(request))
+
+
+@image_app.command()
 def verify(
     ref: Ref,
     platform: Platforms = None,
