@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,6 +159,27 @@ def test_contents_come_back_as_they_were_put_in(size: int, seed: int, step: int)
             part = spool.read(run.spool_block, run.blocks)[: size - at]
             whole[at : at + len(part)] = part
         assert bytes(whole) == data
+
+
+def plain_digests(files: dict[str, bytes], trace: Trace | None = None) -> set[str]:
+    """The sectors of an image of one layer."""
+    with flat_image([layer(*[file(name, data) for name, data in files.items()])]) as image:
+        hot = readings(image.root, trace) if trace else []
+        plan = plan_device(image.spool.contents, cold_order(image.root), hot, SECTOR * 16)
+        data = write_data(plan, image.spool, SECTOR * 16, io.BytesIO(), lambda _: None)
+    return {sector.plain_digest for sector in data.sectors}
+
+
+def test_images_that_differ_by_a_few_files_share_most_of_their_sectors() -> None:
+    chance = random.Random(7)
+    files = {f"f{number:04}": chance.randbytes(chance.randint(1, 9_000)) for number in range(3000)}
+    sectors = plain_digests(files)
+    assert len(sectors) > 15
+    fewer = {name: data for name, data in files.items() if name not in ("f0100", "f0900")}
+    longer = {**files, "f0300": chance.randbytes(50_000), "f0300a": b"new"}
+    traced = Trace(1, tuple(FileRead(f"f{number:04}", 0, 1 << 20) for number in (5, 1800, 1801)))
+    for other in (plain_digests(fewer), plain_digests(longer), plain_digests(files, traced)):
+        assert len(sectors & other) > 0.6 * len(sectors)
 
 
 def test_sectors_are_cut_at_their_size_and_say_what_they_hold() -> None:

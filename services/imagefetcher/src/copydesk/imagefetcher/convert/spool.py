@@ -37,10 +37,14 @@ class Run(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What some files hold: its length in bytes, holes included, and the runs of blocks that are not holes."""
+    """What some files hold: its length in bytes, holes included, and the runs of blocks that are not holes.
+
+    `mark` is a number from 0 to 255 that follows from the content, by chance as it were.
+    """
 
     size: int
     runs: tuple[Run, ...]
+    mark: int = 1
 
 
 class Spool:
@@ -87,11 +91,12 @@ class Spool:
             seen.update(offset.to_bytes(8, "little"))
             seen.update(data)
             self._append(runs, offset // BLOCK_SIZE, data)
-        known = self._known.setdefault(seen.digest(), len(self.contents))
+        digest = seen.digest()
+        known = self._known.setdefault(digest, len(self.contents))
         if known < len(self.contents):
             self._blocks = start
             return known
-        self.contents.append(Content(size, tuple(runs)))
+        self.contents.append(Content(size, tuple(runs), digest[0]))
         return known
 
     def read(self, block: int, count: int) -> bytes:
