@@ -122,7 +122,12 @@ class Daemon:
         directory = PeerDirectory(settings.node_name)
         sources_of = self._sources(library, directory, client)
         content = Content(
-            store, RecentSectors(settings.memory_mb * _MIB), settings.terms(), sources_of, self._metrics
+            store,
+            RecentSectors(settings.memory_mb * _MIB),
+            settings.terms(),
+            sources_of,
+            self._metrics,
+            library.start_up,
         )
         self._holder = self._find_holder()
         session = await asyncio.to_thread(open_session, device_folder(settings.run_dir), self._holder)

@@ -14,6 +14,7 @@ from pathlib import Path
 from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.device.volume import Volume
 from copydesk.imagefetcher.errors import ImageError
+from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.index import ImageIndex, decode
 from copydesk.imagefetcher.store.ledger import ImageRow, Ledger
 
@@ -43,6 +44,7 @@ class KnownImage:
     index: ImageIndex
     volume: Volume
     folder: Path
+    start_up: frozenset[int]
 
     @property
     def metadata(self) -> Path:
@@ -72,6 +74,11 @@ class Library:
     def get(self, image: str) -> KnownImage | None:
         """Return the image of this digest."""
         return self._images.get(image)
+
+    def start_up(self, place: Place) -> frozenset[int]:
+        """The numbers of the sectors that the recorded start-up of a sector's image reads."""
+        known = self._images.get(place.image)
+        return known.start_up if known is not None else frozenset()
 
     def find(self, reference: str) -> KnownImage | None:
         """Return the image that came last by this reference."""
@@ -136,7 +143,9 @@ class Library:
 
     def _known(self, row: ImageRow, index: ImageIndex) -> KnownImage:
         volume = Volume(FIRST_NODE + row.number, row.image, index.data)
-        return KnownImage(row.image, row.reference, index, volume, self._path(row.image))
+        return KnownImage(
+            row.image, row.reference, index, volume, self._path(row.image), frozenset(index.prefetch)
+        )
 
     def _path(self, image: str) -> Path:
         return self._folder / image.removeprefix("sha256:")

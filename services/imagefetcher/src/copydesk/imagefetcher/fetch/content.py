@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from copydesk.imagefetcher.fetch.agenda import Priority
 from copydesk.imagefetcher.fetch.errors import FetchError
 from copydesk.imagefetcher.fetch.fetcher import Fetcher, Terms
 from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.fetch.source import Source
+from copydesk.imagefetcher.fetch.streak import Streaks
 from copydesk.imagefetcher.metrics import Metrics
 from copydesk.imagefetcher.store.recent import RecentSectors
 from copydesk.imagefetcher.store.sectors import SectorStore
@@ -19,7 +20,11 @@ OnContents = Callable[[Sequence[bytes] | None], None]
 
 
 class Content:
-    """The store, what did not fit into it, and a fetcher for the rest."""
+    """The store, what did not fit into it, and a fetcher for the rest.
+
+    `hot` returns the sectors of the recorded start-up of a sector's image. They lie behind one another whoever
+    reads them, so nothing is fetched ahead of who does.
+    """
 
     def __init__(
         self,
@@ -28,7 +33,10 @@ class Content:
         terms: Terms,
         sources_of: Callable[[Place], Sequence[Source]],
         metrics: Metrics,
+        hot: Callable[[Place], Container[int]] = lambda _: (),
     ) -> None:
+        self._hot = hot
+        self._streaks = Streaks()
         self._store = store
         self._recent = recent
         self._metrics = metrics
@@ -57,8 +65,17 @@ class Content:
 
     def _fetch(self, places: Sequence[Place], then: OnContents) -> None:
         futures = [self.fetcher.want(place, Priority.DEMAND) for place in places]
+        for place in places:
+            self._run_ahead(place)
         gathered = asyncio.gather(*map(asyncio.shield, futures))
         gathered.add_done_callback(lambda done: then(self._outcome(done)))
+
+    def _run_ahead(self, place: Place) -> None:
+        hot = self._hot(place)
+        if place.number in hot:
+            return
+        for ahead in self.missing([each for each in self._streaks.lead(place) if each.number not in hot]):
+            self.fetcher.want(ahead, Priority.PREFETCH)
 
     def _outcome(self, done: asyncio.Future[list[bytes]]) -> list[bytes] | None:
         try:
