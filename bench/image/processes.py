@@ -88,9 +88,11 @@ class Containerd:
             raise BenchError("containerd", str(error)) from error
 
     def remove(self, reference: str) -> None:
-        """Remove an image and everything that only it needs."""
-        self.ctr("images", "rm", "--sync", reference)
-        self.ctr("content", "prune", "references")
+        """Remove an image the way a kubelet does, under all its names, and everything that only it needs."""
+        try:
+            self._cri("RemoveImage", _field(1, _field(1, reference.encode())), 120.0)
+        except grpc.RpcError as error:
+            raise BenchError("containerd", str(error)) from error
 
     def command(self, *arguments: str) -> list[str]:
         """A call of containerd's command."""

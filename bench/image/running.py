@@ -51,8 +51,7 @@ def run_normal(link: Link, containerd: Containerd, reference: str, start: Start)
         return _measure(link, containerd, prepare, start)
     finally:
         _forget(containerd, name)
-        with contextlib.suppress(BenchError):
-            containerd.remove(reference)
+        containerd.remove(reference)
 
 
 def run_lazy(
