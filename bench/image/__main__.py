@@ -2,11 +2,11 @@
 
 An image of about 800 MiB, made here of this machine's Python, numpy and torch, lies in a real docker-registry
 behind a link of 1 Gbit/s, then of 100 Mbit/s (a network namespace; tc's token bucket). containerd pulls it through
-its CRI and starts it on overlayfs; the image fetcher's daemon mounts it, once as converted without a trace, once
-with, and the same containerd starts it from there. The program imports what --start names, prints a line, and then
-reads every file of the image twice.
+its CRI and starts it: on overlayfs, and with the image fetcher as its snapshotter, once as converted without a
+trace, once with. With --stargz, the stargz snapshotter is measured too. The program imports what --start names,
+prints a line, and then reads every file of the image twice.
 
-Times begin with the pull (the mount) and count the start of the container by runc. Bytes are those of the link,
+Times begin with the pull and count the start of the container by runc. Bytes are those of the link,
 headers and all. What the program itself reads until its first line comes from `copydesk image trace --exact`.
 
 Needs root, docker-registry, containerd, runc, iproute2. Nothing is left behind, also when it is interrupted.
@@ -35,11 +35,13 @@ from bench.image.errors import BenchError
 from bench.image.figures import Case, Subject, document, table
 from bench.image.network import Link, call, link
 from bench.image.processes import Containerd, containerd, daemon, registry
-from bench.image.running import run_lazy, run_normal
+from bench.image.running import run_pulled
+from bench.image.stargz_snapshotter import Stargz
 from copydesk.imagefetcher.control.client import ControlClient
 from copydesk.imagefetcher.device.errors import MountError
 from copydesk.imagefetcher.device.mounts import mounted, unmount
 from copydesk.imagefetcher.errors import ImageError
+from copydesk.imagefetcher.paths import snapshotter_socket
 from copydesk.imagefetcher.registry.options import RegistryOptions
 
 PROGRAMS = ("docker-registry", "containerd", "ctr", "runc", "ip", "tc", "ldd")
@@ -51,13 +53,24 @@ COMMAND_S = 1800.0
 class Laboratory:
     """Everything that runs: the link, the registry behind it, containerd and the daemon before it."""
 
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, stargz: Path | None) -> None:
         self.folder = folder
         self.link: Link = stack.enter_context(link())
         self.host: str = stack.enter_context(registry(self.link, folder / "registry"))
-        self.containerd: Containerd = stack.enter_context(containerd(self.host, folder / "containerd"))
+        others = folder / "stargz"
+        others.mkdir()
+        plugins = {"stargz": others / "stargz.sock"}
+        self.containerd: Containerd = stack.enter_context(
+            containerd(self.host, folder / "containerd", plugins=plugins)
+        )
         self.daemon: ControlClient = stack.enter_context(daemon(self.host, folder / "daemon"))
+        plugins = {"copydesk": snapshotter_socket(folder / "daemon" / "run")}
+        self.lazy: Containerd = stack.enter_context(
+            containerd(self.host, folder / "containerd-lazy", "copydesk", plugins)
+        )
         self.reference = f"{self.host}/bench/app:v1"
+        self.stargz = Stargz(stargz.resolve() / "bin", others, self.host) if stargz else None
+        self.stargz_reference = f"{self.host}/bench/app:stargz"
 
     def copydesk(self, *arguments: str) -> dict[str, Any]:
         """Call `copydesk image`; return what `--json` prints."""
@@ -108,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--megabytes", type=int, help=f"of the image, in MiB (default: {FULL_MEGABYTES})")
     parser.add_argument("--rate", type=float, action="append", help="Mbit/s; repeatable (default: 1000 and 100)")
     parser.add_argument("--start", choices=sorted(STARTS), help="what the program imports (default: numpy)")
+    parser.add_argument("--stargz", type=Path, help="where stargz/build.sh has put it, to measure it as well")
     parser.add_argument("--work-dir", type=Path, help="room for four times the image (default: TMPDIR)")
     return parser
 
@@ -120,7 +134,7 @@ def _measure(options: argparse.Namespace) -> tuple[Subject, list[Case]]:
         say(f"building an image of {megabytes} MiB")
         content = layers(megabytes, quick=options.quick)
         packed = pack(content, folder)
-        laboratory = Laboratory(stack, folder)
+        laboratory = Laboratory(stack, folder, options.stargz)
         plain = RegistryOptions(plain_http_hosts=frozenset({laboratory.host}))
         asyncio.run(push(laboratory.reference, plain, packed))
         return _compare(laboratory, packed, start, rates, sum(map(len, content)))
@@ -136,8 +150,14 @@ def _compare(
     exact = laboratory.copydesk("trace", "--exact", "--out", str(laboratory.folder / "exact.json"), *command)
     cases = []
     converted: dict[str, int] = {}
-    for way in ("normal", "lazy", "traced"):
-        if way != "normal":
+    ways = ["normal", *(["stargz"] if laboratory.stargz else []), "lazy", "traced"]
+    for way in ways:
+        if way == "stargz" and laboratory.stargz:
+            say("converting for stargz")
+            laboratory.stargz.optimise(
+                laboratory.containerd, laboratory.reference, laboratory.stargz_reference, start
+            )
+        elif way != "normal":
             say(f"converting {'with' if way == 'traced' else 'without'} the trace")
             converted = laboratory.convert(trace if way == "traced" else None)
         for rate in rates:
@@ -157,17 +177,14 @@ def _compare(
 
 
 def _case(laboratory: Laboratory, way: str, rate: float, start: Start) -> Case:
+    link, containerd = laboratory.link, laboratory.containerd
     if way == "normal":
-        run = run_normal(laboratory.link, laboratory.containerd, laboratory.reference, start)
+        run = run_pulled(link, containerd, laboratory.reference, start)
+    elif way == "stargz" and laboratory.stargz:
+        run = laboratory.stargz.run(link, containerd, laboratory.stargz_reference, start)
     else:
-        run = run_lazy(
-            laboratory.link,
-            laboratory.containerd,
-            laboratory.daemon,
-            laboratory.reference,
-            start,
-            laboratory.folder,
-        )
+        run = run_pulled(link, laboratory.lazy, laboratory.reference, start)
+        laboratory.daemon.clear_cache()
     return Case(way, rate, start.name, run)
 
 

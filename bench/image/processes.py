@@ -41,12 +41,14 @@ disabled_plugins = [
   address = "{folder}/containerd.sock"
 [ttrpc]
   address = "{folder}/containerd.sock.ttrpc"
+{plugins}
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_port = "0"
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "{folder}/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
+    snapshotter = "{snapshotter}"
+    disable_snapshot_annotations = false
     # As many installations of Kubernetes have it: layers are not kept packed as well.
     discard_unpacked_layers = true
   [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{host}"]
@@ -61,16 +63,17 @@ def registry(link: Link, folder: Path) -> Iterator[str]:
     config = folder / "config.yml"
     config.write_text(_REGISTRY.format(folder=folder, address=link.address, port=PORT))
     command = ["ip", "netns", "exec", link.namespace, "docker-registry", "serve", str(config)]
-    with _process(command, folder / "log", {"OTEL_TRACES_EXPORTER": "none"}):
-        _wait("docker-registry", folder / "log", lambda: _listens(link.address))
+    with run_process(command, folder / "log", {"OTEL_TRACES_EXPORTER": "none"}):
+        wait_until("docker-registry", folder / "log", lambda: _listens(link.address))
         yield f"{link.address}:{PORT}"
 
 
 class Containerd:
-    """A containerd with overlayfs."""
+    """A containerd; `snapshotter` is where its CRI puts images."""
 
-    def __init__(self, folder: Path) -> None:
-        self._socket = folder / "containerd.sock"
+    def __init__(self, folder: Path, snapshotter: str) -> None:
+        self.snapshotter = snapshotter
+        self.socket = folder / "containerd.sock"
 
     def ready(self) -> bool:
         """Whether it serves images."""
@@ -96,7 +99,7 @@ class Containerd:
 
     def command(self, *arguments: str) -> list[str]:
         """A call of containerd's command."""
-        return ["ctr", "--address", str(self._socket), "--namespace", "k8s.io", *arguments]
+        return ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
 
     def ctr(self, *arguments: str) -> str:
         """Call containerd's command."""
@@ -104,7 +107,7 @@ class Containerd:
 
     def _cri(self, method: str, request: bytes, timeout: float) -> bytes:
         """Call the CRI's image service, whose messages are simple enough to be written out."""
-        with grpc.insecure_channel(f"unix:{self._socket}") as channel:
+        with grpc.insecure_channel(f"unix:{self.socket}") as channel:
             ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
                 f"/runtime.v1.ImageService/{method}"
             )
@@ -113,15 +116,28 @@ class Containerd:
 
 
 @contextmanager
-def containerd(host: str, folder: Path) -> Iterator[Containerd]:
-    """Run containerd, which pulls from `host` without TLS."""
+def containerd(
+    host: str, folder: Path, snapshotter: str = "overlayfs", plugins: Mapping[str, Path] | None = None
+) -> Iterator[Containerd]:
+    """Run containerd, which pulls from `host` without TLS, and whose CRI uses `snapshotter`.
+
+    `plugins` are snapshotters in processes of their own, with their sockets.
+    """
     folder.mkdir()
     config = folder / "config.toml"
-    config.write_text(_CONTAINERD.format(folder=folder, host=host))
-    with _process(["containerd", "--config", str(config)], folder / "log"):
-        own = Containerd(folder)
-        _wait("containerd", folder / "log", own.ready)
+    config.write_text(
+        _CONTAINERD.format(folder=folder, host=host, snapshotter=snapshotter, plugins=_proxies(plugins or {}))
+    )
+    with run_process(["containerd", "--config", str(config)], folder / "log"):
+        own = Containerd(folder, snapshotter)
+        wait_until("containerd", folder / "log", own.ready)
         yield own
+
+
+def _proxies(plugins: Mapping[str, Path]) -> str:
+    return "\n".join(
+        f'[proxy_plugins.{name}]\n  type = "snapshot"\n  address = "{path}"' for name, path in plugins.items()
+    )
 
 
 @contextmanager
@@ -133,17 +149,19 @@ def daemon(host: str, folder: Path) -> Iterator[ControlClient]:
         "RUN_DIR": str(folder / "run"),
         "PLAIN_HTTP_REGISTRIES": host,
         "BACKGROUND": "false",
+        "SNAPSHOTTER": "true",
         "LOG_LEVEL": "warning",
     }
     environment = {f"COPYDESK_IMAGEFETCHER_{name}": value for name, value in settings.items()}
     client = ControlClient(control_socket(folder / "run"), timeout=300.0)
-    with _process([sys.executable, "-m", "copydesk.imagefetcher"], folder / "log", environment):
-        _wait("image fetcher", folder / "log", client.ready)
+    with run_process([sys.executable, "-m", "copydesk.imagefetcher"], folder / "log", environment):
+        wait_until("image fetcher", folder / "log", client.ready)
         yield client
 
 
 @contextmanager
-def _process(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[None]:
+def run_process(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Run a command with its output in `log`, and end it."""
     with log.open("ab") as output:
         try:
             process = subprocess.Popen(
@@ -167,7 +185,8 @@ def _process(command: Sequence[str], log: Path, environment: Mapping[str, str] |
             process.wait()
 
 
-def _wait(name: str, log: Path, condition: Callable[[], bool]) -> None:
+def wait_until(name: str, log: Path, condition: Callable[[], bool]) -> None:
+    """Return once the condition holds; raise BenchError, with the log's end, if it does not in time."""
     deadline = time.monotonic() + START_S
     while not condition():
         if time.monotonic() > deadline:

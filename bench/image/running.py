@@ -8,18 +8,13 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench.image.content import ENVIRONMENT, PROGRAM_PATH, PYTHON, Start
+from bench.image.content import PROGRAM_PATH, PYTHON, Start
 from bench.image.errors import BenchError
 from bench.image.network import Link
 from bench.image.processes import Containerd
-from copydesk.imagefetcher.control.client import ControlClient
-from copydesk.imagefetcher.device.mounts import mount_overlay, unmount
-from copydesk.imagefetcher.errors import ImageError
 
 
 @dataclass(frozen=True)
@@ -39,59 +34,23 @@ class Run:
     warm_s: float
 
 
-def run_normal(link: Link, containerd: Containerd, reference: str, start: Start) -> Run:
-    """Pull the image whole, and start it; nothing is left of it afterwards."""
-    name = f"normal-{uuid.uuid4().hex[:8]}"
+def run_pulled(link: Link, containerd: Containerd, reference: str, start: Start) -> Run:
+    """Pull the image as a kubelet does, and start it; containerd forgets both afterwards."""
+    name = f"pulled-{uuid.uuid4().hex[:8]}"
 
     def prepare() -> list[str]:
         containerd.pull(reference)
-        return ["--snapshotter", "overlayfs", reference, name]
+        return ["--snapshotter", containerd.snapshotter, reference, name]
 
     try:
-        return _measure(link, containerd, prepare, start)
+        return measure(link, containerd, prepare, start)
     finally:
-        _forget(containerd, name)
+        forget(containerd, name)
         containerd.remove(reference)
 
 
-def run_lazy(
-    link: Link, containerd: Containerd, client: ControlClient, reference: str, start: Start, folder: Path
-) -> Run:
-    """Mount the image, and start it; nothing is left of it afterwards, not even in the daemon's cache."""
-    name = f"lazy-{uuid.uuid4().hex[:8]}"
-    with _folders(folder / name) as (image, upper, work, root):
-
-        def prepare() -> list[str]:
-            client.mount(reference, image)
-            mount_overlay(image, upper, work, root)
-            return [*_environment(), "--rootfs", str(root), name]
-
-        try:
-            return _measure(link, containerd, prepare, start)
-        finally:
-            _forget(containerd, name)
-            with contextlib.suppress(ImageError):
-                unmount(root, detach=True)
-            with contextlib.suppress(ImageError):
-                client.unmount(image, detach=True)
-            client.clear_cache()
-
-
-def _environment() -> Iterator[str]:
-    for variable, value in ENVIRONMENT.items():
-        yield from ("--env", f"{variable}={value}")
-
-
-@contextmanager
-def _folders(folder: Path) -> Iterator[list[Path]]:
-    """A mount point of the image, and what an overlay of it needs."""
-    own = [folder / name for name in ("image", "upper", "work", "root")]
-    for path in own:
-        path.mkdir(parents=True)
-    yield own
-
-
-def _measure(link: Link, containerd: Containerd, prepare: Callable[[], list[str]], start: Start) -> Run:
+def measure(link: Link, containerd: Containerd, prepare: Callable[[], list[str]], start: Start) -> Run:
+    """Watch the container of which `prepare` says, once it is there, how containerd starts it."""
     os.sync()
     before, began = link.received(), time.monotonic()
     where = prepare()
@@ -118,7 +77,7 @@ def _measure(link: Link, containerd: Containerd, prepare: Callable[[], list[str]
     return Run(ready, first, first_bytes, end, end_bytes, cold["bytes"], cold["seconds"], warm["seconds"])
 
 
-def _forget(containerd: Containerd, name: str) -> None:
+def forget(containerd: Containerd, name: str) -> None:
     """Remove a container that was cut short."""
     for command in (("tasks", "kill", "--signal", "SIGKILL", name), ("containers", "delete", name)):
         with contextlib.suppress(BenchError):
