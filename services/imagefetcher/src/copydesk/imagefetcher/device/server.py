@@ -40,6 +40,8 @@ class DeviceServer:
         self._volumes: dict[int, Volume] = {}
         self._names: dict[str, Volume] = {}
         self._stopped = False
+        self._lock = threading.Lock()
+        self._waiting: set[int] = set()
         self._threads = [
             threading.Thread(target=self._serve, name=f"device-{number}", daemon=True) for number in range(threads)
         ]
@@ -85,6 +87,8 @@ class DeviceServer:
     def _answer(self, request: Request) -> None:
         if request.operation == Operation.READ:
             self._read(request)
+        elif request.operation == Operation.INTERRUPT:
+            self._interrupt(request)
         elif request.operation not in wire.UNANSWERED:
             body, error = self._describe(request)
             self._channel.reply(request.unique, [body] if body else [], error)
@@ -131,9 +135,28 @@ class DeviceServer:
         else:
             self._channel.reply(request.unique, [part for part in parts if part is not None])
 
+    def _interrupt(self, request: Request) -> None:
+        """Let a reader go that was killed: it cannot end before its read does, however long the sector takes.
+
+        Who reads the same page beside it asks again by itself. Where another thread is just taking the read in,
+        the kernel is to say it again; one that was answered it has forgotten.
+        """
+        unique = wire.interrupted(request.body)
+        if self._settle(unique):
+            self._channel.reply(unique, error=errno.EINTR)
+        else:
+            self._channel.reply(request.unique, error=errno.EAGAIN)
+
+    def _settle(self, unique: int) -> bool:
+        """Whether a read is still to be answered; from now on it is not."""
+        with self._lock:
+            waiting = unique in self._waiting
+            self._waiting.discard(unique)
+        return waiting
+
     def _read_later(self, unique: int, pieces: list[Piece], parts: list[bytes | None], missing: list[int]) -> None:
         def then(contents: Sequence[bytes] | None) -> None:
-            if self._stopped:
+            if self._stopped or not self._settle(unique):
                 return
             if contents is None:
                 self._channel.reply(unique, error=errno.EIO)
@@ -142,4 +165,6 @@ class DeviceServer:
                 parts[at] = content[pieces[at].start : pieces[at].stop]
             self._channel.reply(unique, [part for part in parts if part is not None])
 
+        with self._lock:
+            self._waiting.add(unique)
         self._contents.fetch([pieces[at].place for at in missing], then)

@@ -28,6 +28,7 @@ _KEEP_CACHE = 1 << 1
 HEADER = struct.Struct("<IIQQIIIHH")
 _REPLY = struct.Struct("<IiQ")
 _READ_IN = struct.Struct("<QQI")
+_INTERRUPT_IN = struct.Struct("<Q")
 _INIT_IN = struct.Struct("<IIII")
 _INIT_OUT = struct.Struct("<IIIIHHIIHH32x")
 _ATTR = struct.Struct("<QQQQQQIIIIIIIIII")
@@ -58,7 +59,7 @@ class Operation(enum.IntEnum):
     BATCH_FORGET = 42
 
 
-UNANSWERED = (Operation.FORGET, Operation.BATCH_FORGET, Operation.INTERRUPT)
+UNANSWERED = (Operation.FORGET, Operation.BATCH_FORGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,12 @@ def read_range(body: memoryview) -> tuple[int, int]:
     """Offset and length of a READ or READDIR."""
     _, offset, length = _READ_IN.unpack_from(body)
     return offset, length
+
+
+def interrupted(body: memoryview) -> int:
+    """The request that an INTERRUPT is about."""
+    (unique,) = _INTERRUPT_IN.unpack_from(body)
+    return int(unique)
 
 
 def init_reply(body: memoryview) -> bytes:
