@@ -26,6 +26,7 @@ from copydesk.imagefetcher.registry.manifest import OCI_INDEX, OCI_MANIFEST, Des
 from copydesk.imagefetcher.registry.options import CertificateError, RegistryOptions
 from copydesk.imagefetcher.registry.reference import Reference
 from copydesk.imagefetcher.registry.repository import Repository
+from copydesk.imagefetcher.registry.transport import MAX_RETRY_AFTER, Transport
 from copydesk.imagefetcher.registry.upload import PART
 from tests.fixtures.nats import free_port
 from tests.fixtures.scripted_http import Answer, Asked, ScriptedServer, scripted
@@ -227,6 +228,33 @@ async def test_a_busy_registry_is_given_the_time_it_asks_for(tmp_path: Path) -> 
                 await own.read_blob(DIGEST, 0, 10)
     assert caught.value.status == 503
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("told", ["\u00b2", "1e9", "-5", "Mon, 30 Nov 2099 00:00:00 GMT", "9" * 400])
+async def test_no_time_that_a_registry_asks_for_is_too_odd_or_too_long(tmp_path: Path, told: str) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    with scripted(in_turn(Answer(429, {"Retry-After": told}), Answer(200, body=b"x"))) as server:
+        async with Transport(server.host, options(tmp_path), sleep=sleep) as own:
+            assert (await own.small("GET", "/v2/", scope="", limit=1))[1] == b"x"
+    assert len(waits) == 1
+    assert waits[0] <= MAX_RETRY_AFTER
+
+
+@pytest.mark.parametrize("place", ["http://[", "https://a:port/", "http://\u00e9:99999999/", "file:///etc/passwd"])
+async def test_what_leads_nowhere_is_refused(tmp_path: Path, place: str) -> None:
+    with scripted(in_turn(Answer(307, {"Location": place}))) as server:
+        async with repository(server, tmp_path) as own:
+            with pytest.raises(AnswerError):
+                await own.manifest()
+    asks = Answer(401, {"WWW-Authenticate": f'Bearer realm="{place}",service="x"'})
+    with scripted(in_turn(asks)) as server:
+        async with repository(server, tmp_path) as own:
+            with pytest.raises((AnswerError, AuthenticationError)):
+                await own.manifest()
 
 
 async def test_what_is_not_there_is_told_from_what_cannot_be_reached(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def decode(raw: bytes) -> ImageIndex:
     _check_version(raw)
     try:
         index = msgspec.json.decode(raw, type=ImageIndex)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
         raise IndexFormatError("index", str(error)) from error
     validate(index)
     return index
@@ -147,7 +147,7 @@ class _Versioned(msgspec.Struct):
 def _check_version(raw: bytes) -> None:
     try:
         version = msgspec.json.decode(raw, type=_Versioned).version
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
         raise IndexFormatError("version", str(error)) from error
     if version != VERSION:
         raise IndexVersionError(version, VERSION)

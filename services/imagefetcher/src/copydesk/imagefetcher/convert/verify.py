@@ -20,6 +20,7 @@ from copydesk.imagefetcher.convert.compare import Difference, compare_trees
 from copydesk.imagefetcher.convert.spool import Spool
 from copydesk.imagefetcher.convert.unpack import Meter, Report, unpack_image
 from copydesk.imagefetcher.erofs.reader import FileSystem, read_metadata
+from copydesk.imagefetcher.frames import unpack_frame
 from copydesk.imagefetcher.index import BLOCK_SIZE, DATA_MEDIA_TYPE, ImageIndex, Platform, Sector
 from copydesk.imagefetcher.registry.image import Image
 from copydesk.imagefetcher.registry.manifest import Descriptor
@@ -102,7 +103,7 @@ def _plain(index: ImageIndex, number: int, sector: Sector, raw: bytes) -> bytes:
     if f"sha256:{hashlib.sha256(raw).hexdigest()}" != sector.digest:
         raise ArtifactError(index.data.digest, f"sector {number} is not what its index says")
     try:
-        plain = zstandard.ZstdDecompressor().decompress(raw, max_output_size=sector.plain_length)
+        plain = unpack_frame(raw, sector.plain_length)
     except zstandard.ZstdError as error:
         raise ArtifactError(index.data.digest, f"sector {number} does not decompress: {error}") from error
     if f"sha256:{hashlib.sha256(plain).hexdigest()}" != sector.plain_digest:

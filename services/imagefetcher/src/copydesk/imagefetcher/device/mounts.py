@@ -14,6 +14,7 @@ from copydesk.imagefetcher.device.errors import MountError
 FUSE_TYPE = "fuse.copydesk"
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
 _MNT_DETACH = 2
+_TABLE = Path("/proc/self/mountinfo")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -60,7 +61,9 @@ def unmount(target: Path, *, detach: bool = False) -> None:
 
 def mounted() -> list[Mounted]:
     """What is mounted in this mount namespace, in order."""
-    return [_parse(line) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    # Bytes and split at newlines only: others on this machine may mount at any name that a file can have.
+    lines = _TABLE.read_bytes().split(b"\n")
+    return [_parse(os.fsdecode(line)) for line in lines if line]
 
 
 def mounted_at(target: Path) -> Mounted | None:

@@ -11,6 +11,7 @@ import zstandard
 from copydesk.imagefetcher.fetch.errors import Fault, SourceError
 from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.fetch.source import RangeClient, SourceKind
+from copydesk.imagefetcher.frames import unpack_frame
 from copydesk.imagefetcher.index import Sector
 
 
@@ -56,7 +57,7 @@ def unpack(source: str, sector: Sector, packed: memoryview) -> bytes:
     if f"sha256:{hashlib.sha256(packed).hexdigest()}" != sector.digest:
         raise SourceError(source, Fault.DIGEST, f"the packed sector is not {sector.digest}")
     try:
-        plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=sector.plain_length)
+        plain = unpack_frame(packed, sector.plain_length)
     except zstandard.ZstdError as error:
         raise SourceError(source, Fault.DIGEST, str(error)) from error
     check_plain(source, sector, plain)

@@ -13,6 +13,7 @@ from copydesk.imagefetcher.fetch.blob_source import check_plain
 from copydesk.imagefetcher.fetch.errors import Fault, SourceError
 from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.fetch.source import SourceKind
+from copydesk.imagefetcher.frames import unpack_frame
 from copydesk.imagefetcher.index import Sector
 from copydesk.imagefetcher.peers.directory import Peer
 from copydesk.imagefetcher.peers.proof import HEADER, PREFIX, proof
@@ -64,7 +65,7 @@ class PeerSource:
     def _unpack(self, sector: Sector, body: bytes, packed: bool) -> bytes:
         if packed:
             try:
-                body = zstandard.ZstdDecompressor().decompress(body, max_output_size=sector.plain_length)
+                body = unpack_frame(body, sector.plain_length)
             except zstandard.ZstdError as error:
                 raise SourceError(self.name, Fault.DIGEST, str(error)) from error
         check_plain(self.name, sector, body)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_PART = re.compile(r'\s*,?\s*([A-Za-z0-9!#$%&\'*+.^_`|~-]+)(?:(\s*=\s*)(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+)))?')
+_MAX_BYTES = 8192
+_PART = re.compile(r'[\s,]*([A-Za-z0-9!#$%&\'*+.^_`|~-]+)(?:(\s*=\s*)(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+)))?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Challenge:
 
 
 def parse_challenges(header: str) -> list[Challenge]:
-    """The challenges in a header, as far as they can be read."""
+    """The challenges in a header, as far as they can be read; of a very long one the beginning."""
+    header = header[:_MAX_BYTES]
     found: list[Challenge] = []
     at = 0
     while match := _PART.match(header, at):

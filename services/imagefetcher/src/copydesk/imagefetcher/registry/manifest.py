@@ -88,7 +88,7 @@ def media_type_of(raw: bytes, header: str) -> str:
     """The type of a manifest: what it says itself, or else what the registry says."""
     try:
         own = msgspec.json.decode(raw, type=_Typed).media_type
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
         own = ""
     return own or header.partition(";")[0].strip()
 

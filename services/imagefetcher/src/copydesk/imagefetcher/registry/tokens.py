@@ -107,7 +107,7 @@ class Authorizer:
         raw = await self._fetch(realm, query, form, credentials.basic)
         try:
             answer = msgspec.json.decode(raw, type=_Token)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
             raise AuthenticationError(self._host, "its authorisation service gave no token") from error
         token = answer.token or answer.access_token
         if not token or not token.isascii() or any(character.isspace() for character in token):

@@ -212,7 +212,7 @@ class Transport:
     async def _redirected(
         self, method: str, path: str, headers: dict[str, str], authorization: str, content: bytes
     ) -> httpx2.Response:
-        url = self._base.join(path)
+        url = self._joined(self._base, path)
         for _ in range(MAX_REDIRECTS):
             if url.scheme != "https" and not self._is_plain_allowed(url):
                 raise AnswerError(self.host, f"leads to {url.scheme}://{url.host}, away from TLS")
@@ -222,7 +222,7 @@ class Transport:
             if response.status_code not in _REDIRECTS or not location:
                 return response
             await response.aclose()
-            url = url.join(location)
+            url = self._joined(url, location)
             if response.status_code == 303:
                 method, content = "GET", b""
         raise AnswerError(self.host, f"leads on more than {MAX_REDIRECTS} times")
@@ -236,6 +236,12 @@ class Transport:
         if method in ("POST", "PUT", "PATCH"):
             request.headers["Content-Length"] = str(len(content))
         return await self._client.send(request, stream=True)
+
+    def _joined(self, base: httpx2.URL, location: str) -> httpx2.URL:
+        try:
+            return base.join(location)
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise AnswerError(self.host, f"leads to {location[:200]!r}, which is no address") from error
 
     def _is_own(self, url: httpx2.URL) -> bool:
         return (url.scheme, url.host, url.port) == (self._base.scheme, self._base.host, self._base.port)
@@ -262,7 +268,7 @@ class Transport:
         self, realm: str, query: Sequence[tuple[str, str]], form: Mapping[str, str] | None, authorization: str
     ) -> bytes:
         """Asks the authorisation service that the registry named: another host maybe, but not a plainer one."""
-        url = httpx2.URL(realm)
+        url = self._joined(httpx2.URL(""), realm)
         if url.scheme != "https" and not self._is_plain_allowed(url):
             raise AuthenticationError(self.host, f"names {realm[:200]!r} for tokens, which is not by TLS")
         for attempt in range(self.options.attempts):
@@ -299,14 +305,14 @@ class Transport:
 
 def _retry_after(response: httpx2.Response) -> float:
     told = response.headers.get("Retry-After", "")
-    return float(told) if told.isdigit() else 0.0
+    return float(told) if told.isascii() and told.isdigit() else 0.0
 
 
 def _message(body: bytes) -> str:
     """What a registry says is wrong, on one line that a terminal can show."""
     try:
         problems = msgspec.json.decode(body, type=_Problems).errors
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
         return ""
     text = "; ".join(problem.message or problem.code for problem in problems)
     return "".join(character for character in text if character.isprintable())[:300]
