@@ -15,6 +15,13 @@ from tests.fixtures.image_daemon import DaemonProcess, running_holder, wait_unti
 _READ = "import sys; open(sys.argv[1], 'rb', buffering=0).read(65536)"
 _MAP = "import mmap, sys; f = open(sys.argv[1], 'rb'); mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)[-1]"
 
+_SIGNALLED = """
+import signal, sys
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+sys.exit(len(open(sys.argv[1], 'rb', buffering=0).read(65536)) != 65536)
+"""
+
 
 def _reader(path: Path, program: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", program, str(path)])
@@ -72,3 +79,28 @@ def test_readers_killed_while_the_daemon_is_away_go_with_the_next_one_at_the_lat
         finally:
             server.gate.set()
             daemon.stop()
+
+
+def test_a_reader_that_handles_signals_while_it_waits_gets_what_it_reads(
+    node_folder: Path, server: BlobServer, upstream: BlobUpstream, reference: str
+) -> None:
+    daemon = DaemonProcess(node_folder, server, upstream)
+    try:
+        daemon.start()
+        daemon.client.mount(reference, node_folder / "mnt")
+        server.gate.clear()
+        reader = _reader(node_folder / "mnt" / "large.bin", _SIGNALLED)
+        status = Path(f"/proc/{reader.pid}/status")
+        wait_until(lambda: reader.poll() is not None or _is_pending(status, signal.SIGALRM))
+        server.gate.set()
+        assert reader.wait(10) == 0
+        daemon.client.unmount(node_folder / "mnt")
+    finally:
+        server.gate.set()
+        daemon.stop()
+
+
+def _is_pending(status: Path, number: int) -> bool:
+    """Whether a signal waits until the process, stuck in the kernel, can take it."""
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("ShdPnd:")]
+    return bool(int(line.split()[1], 16) >> (number - 1) & 1)

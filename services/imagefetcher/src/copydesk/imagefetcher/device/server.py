@@ -14,9 +14,12 @@ from typing import Protocol
 from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.device import wire
 from copydesk.imagefetcher.device.channel import Channel
+from copydesk.imagefetcher.device.reader import is_being_killed
 from copydesk.imagefetcher.device.volume import Piece, Volume
 from copydesk.imagefetcher.device.wire import Node, Operation, Request
 from copydesk.imagefetcher.fetch.place import Place
+
+_LOOK_S = 0.25
 
 _log = get_logger(__name__)
 
@@ -41,7 +44,7 @@ class DeviceServer:
         self._names: dict[str, Volume] = {}
         self._stopped = False
         self._lock = threading.Lock()
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, int] = {}
         self._threads = [
             threading.Thread(target=self._serve, name=f"device-{number}", daemon=True) for number in range(threads)
         ]
@@ -131,7 +134,7 @@ class DeviceServer:
         parts = [self._contents.cached(piece.place, piece.start, piece.stop) for piece in pieces]
         missing = [at for at, part in enumerate(parts) if part is None]
         if missing:
-            self._read_later(request.unique, pieces, parts, missing)
+            self._read_later(request, pieces, parts, missing)
         else:
             self._channel.reply(request.unique, [part for part in parts if part is not None])
 
@@ -141,20 +144,37 @@ class DeviceServer:
         Who reads the same page beside it asks again by itself. Where another thread is just taking the read in,
         the kernel is to say it again; one that was answered it has forgotten.
         """
-        unique = wire.interrupted(request.body)
-        if self._settle(unique):
-            self._channel.reply(unique, error=errno.EINTR)
+        if wire.interrupted(request.body) in self._waiting:
+            self._let_go(wire.interrupted(request.body))
         else:
             self._channel.reply(request.unique, error=errno.EAGAIN)
+
+    def _let_go(self, unique: int) -> None:
+        """Answer a read whose reader is being killed, now or once it is.
+
+        The kernel tells of the first signal only, whatever it is. Most are handled (Go's runtime interrupts its
+        own threads all the time), and an answer of any kind but the content would be an error for the program.
+        """
+        thread = self._waiting.get(unique)
+        if thread is None or self._stopped:
+            return
+        if not is_being_killed(thread):
+            again = threading.Timer(_LOOK_S, self._let_go, [unique])
+            again.daemon = True
+            again.start()
+        elif self._settle(unique):
+            self._channel.reply(unique, error=errno.EINTR)
 
     def _settle(self, unique: int) -> bool:
         """Whether a read is still to be answered; from now on it is not."""
         with self._lock:
-            waiting = unique in self._waiting
-            self._waiting.discard(unique)
-        return waiting
+            return self._waiting.pop(unique, None) is not None
 
-    def _read_later(self, unique: int, pieces: list[Piece], parts: list[bytes | None], missing: list[int]) -> None:
+    def _read_later(
+        self, request: Request, pieces: list[Piece], parts: list[bytes | None], missing: list[int]
+    ) -> None:
+        unique = request.unique
+
         def then(contents: Sequence[bytes] | None) -> None:
             if self._stopped or not self._settle(unique):
                 return
@@ -166,5 +186,5 @@ class DeviceServer:
             self._channel.reply(unique, [part for part in parts if part is not None])
 
         with self._lock:
-            self._waiting.add(unique)
+            self._waiting[unique] = request.thread
         self._contents.fetch([pieces[at].place for at in missing], then)

@@ -64,11 +64,12 @@ UNANSWERED = (Operation.FORGET, Operation.BATCH_FORGET)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: `unique` names it in the reply, `node` is the file it is about."""
+    """One request: `unique` names it in the reply, `node` is the file it is about, `thread` is who asks."""
 
     operation: int
     unique: int
     node: int
+    thread: int
     body: memoryview
 
 
@@ -82,8 +83,8 @@ class Node:
 
 def parse(message: bytes) -> Request:
     """Take a request apart."""
-    length, operation, unique, node, *_ = HEADER.unpack_from(message)
-    return Request(operation, unique, node, memoryview(message)[HEADER.size : length])
+    length, operation, unique, node, _, _, thread, *_ = HEADER.unpack_from(message)
+    return Request(operation, unique, node, thread, memoryview(message)[HEADER.size : length])
 
 
 def reply_head(unique: int, length: int, error: int = 0) -> bytes:
