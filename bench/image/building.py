@@ -37,11 +37,11 @@ class Layer:
     plain_size: int
 
 
-def pack(content: Sequence[Sequence[Entry]], folder: Path) -> list[Layer]:
-    """Pack every layer into a file in `folder`."""
+def pack(content: Sequence[Sequence[Entry]], folder: Path, level: int = GZIP_LEVEL) -> list[Layer]:
+    """Pack every layer into a file in `folder`, at gzip's `level`."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         paths = [folder / f"layer-{number}" for number in range(len(content))]
-        return list(pool.map(_pack, content, paths))
+        return list(pool.map(_pack, content, paths, [level] * len(content)))
 
 
 async def push(reference: str, options: RegistryOptions, packed: Sequence[Layer]) -> str:
@@ -101,10 +101,10 @@ class _Tally:
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def _pack(entries: Sequence[Entry], path: Path) -> Layer:
+def _pack(entries: Sequence[Entry], path: Path, level: int) -> Layer:
     with path.open("wb") as file:
         packed = _Tally(file)
-        with gzip.GzipFile("", "wb", GZIP_LEVEL, cast(IO[bytes], packed), mtime=0) as stream:
+        with gzip.GzipFile("", "wb", level, cast(IO[bytes], packed), mtime=0) as stream:
             plain = _Tally(cast(IO[bytes], stream))
             with tarfile.open(fileobj=cast(IO[bytes], plain), mode="w|", format=tarfile.PAX_FORMAT) as archive:
                 _add_folders(archive, entries)

@@ -12,9 +12,11 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.image.errors import BenchError
 
 PACKAGES = (
     *("numpy", "numpy.libs", "torch", "typing_extensions.py"),
@@ -73,7 +75,7 @@ print("ready", flush=True)
 
 
 def read_all():
-    device, buffer, count = os.stat("/usr").st_dev, bytearray(1 << 20), 0
+    buffer, count, reading = bytearray(1 << 20), 0, 0.0
     began = time.monotonic()
     for folder, folders, names in os.walk("/"):
         folders[:] = sorted(own for own in folders if os.path.join(folder, own) not in ("/proc", "/sys", "/dev"))
@@ -82,9 +84,11 @@ def read_all():
             if os.path.islink(path) or not os.path.isfile(path):
                 continue
             with open(path, "rb", buffering=0) as file:
+                opened = time.monotonic()
                 while got := file.readinto(buffer):
                     count += got
-    return {"bytes": count, "seconds": time.monotonic() - began}
+                reading += time.monotonic() - opened
+    return {"bytes": count, "seconds": time.monotonic() - began, "reading": reading}
 
 
 if sys.argv[1] == "all":
@@ -104,7 +108,7 @@ def layers(megabytes: int, *, quick: bool) -> list[list[Entry]]:
     """The image's layers, lowest first: the interpreter, its packages, and the program with what fills it up."""
     base = _interpreter()
     packages = [] if quick else _packages(megabytes << 20, sum(entry.size for entry in base))
-    base += _libraries([entry.source for entry in [*base, *packages] if entry.source], {e.name for e in base})
+    base += _libraries([entry.source for entry in [*base, *packages] if entry.source])
     missing = (megabytes << 20) - sum(entry.size for entry in [*base, *packages])
     program = [Entry(PROGRAM_PATH[1:], content=PROGRAM.encode())]
     if missing > _PIECE:
@@ -150,20 +154,47 @@ def _mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def _libraries(files: Iterable[Path], taken: set[str]) -> list[Entry]:
+def _libraries(files: Iterable[Path]) -> list[Entry]:
     """The system's shared libraries that programs and libraries among `files` need, each under its name here."""
+    known = _system_libraries()
     found: dict[str, Path] = {}
-    objects = [str(file) for file in files if ".so" in file.name or file.parent.name == "bin"]
-    for start in range(0, len(objects), 50):
-        done = subprocess.run(["ldd", *objects[start : start + 50]], capture_output=True, text=True, check=False)
-        for match in re.finditer(r"(?:^|=>)\s*(/\S+) \(0x", done.stdout, re.MULTILINE):
-            found.setdefault(match[1], Path(match[1]).resolve())
-    entries = []
-    for name, path in sorted(found.items()):
-        own = name[1:] if name.startswith(("/lib", "/usr/lib")) else f"usr/local/lib/{Path(name).name}"
-        if own not in taken and "site-packages" not in name:
-            entries.append(Entry(own, path, mode=0o755))
-    return entries
+    pending = [file for file in files if ".so" in file.name or file.parent.name == "bin"]
+    while pending:
+        needed = {known[name] for name in _needed(pending) if name in known} - set(found)
+        found |= {name: Path(name).resolve() for name in needed}
+        pending = [found[name] for name in needed]
+    loader = _loader(Path(sys.executable).resolve())
+    own = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
+    found |= {str(loader): loader.resolve()}
+    entries = [Entry(name[1:], path, mode=0o755) for name, path in sorted(found.items()) if path.name != own.name]
+    return [*entries, Entry(f"usr/local/lib/{own.name}", own, mode=0o755)] if ".so" in own.name else entries
+
+
+def _system_libraries() -> dict[str, str]:
+    """Where the loader finds a library by its name."""
+    listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    found: dict[str, str] = {}
+    for name, path in re.findall(r"^\s*(\S+) \([^)]*x86-64[^)]*\) => (/\S+)$", listed, re.MULTILINE):
+        found.setdefault(name, path)
+    return found
+
+
+def _loader(program: Path) -> Path:
+    """What starts a program that needs shared libraries."""
+    command = ["readelf", "--program-headers", str(program)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"program interpreter: (/[^]]+)", listed)
+    if match is None:
+        raise BenchError(str(program), "names no loader")
+    return Path(match[1])
+
+
+def _needed(objects: Sequence[Path]) -> set[str]:
+    """The names of libraries that ELF files need."""
+    listed = subprocess.run(
+        ["readelf", "--dynamic", *map(str, objects)], capture_output=True, text=True, check=False
+    ).stdout
+    return set(re.findall(r"\(NEEDED\).*\[(.+)\]", listed))
 
 
 def _filler(size: int) -> bytes:

@@ -11,6 +11,8 @@ MB = 1e6
 SPEEDUP_BAR = 10.0
 AMPLIFICATION_BAR = 1.5
 TOTAL_BAR = 1.3
+WARM_BAR = 0.8
+"""Of what overlayfs reads from the page cache: the same, but for what a busy machine adds."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Case:
 
     @property
     def warm_mb_s(self) -> float:
-        """How fast it was read again."""
+        """How fast it was read again, once files were open."""
         return self.run.read / MB / self.run.warm_s
 
 
@@ -52,18 +54,20 @@ def document(subject: Subject, cases: Sequence[Case], machine: dict[str, object]
     speedup = normal.run.first_output_s / traced.run.first_output_s
     amplification = traced.run.first_output_bytes / subject.read_before_output
     total = traced.run.end_s / normal.run.end_s
+    warm = traced.warm_mb_s / normal.warm_mb_s
     return {
         "speedup_first_output": round(speedup, 2),
         "bytes_fetched_before_first_output": traced.run.first_output_bytes,
         "read_amplification": round(amplification, 3),
         "cold_mb_s": round(traced.cold_mb_s, 1),
         "warm_mb_s": round(traced.warm_mb_s, 1),
-        "warm_share_of_overlayfs": round(traced.warm_mb_s / normal.warm_mb_s, 3),
+        "warm_share_of_overlayfs": round(warm, 3),
         "total_over_normal": round(total, 3),
         "bars": {
             "speedup_first_output": [SPEEDUP_BAR, speedup >= SPEEDUP_BAR],
             "read_amplification": [AMPLIFICATION_BAR, amplification <= AMPLIFICATION_BAR],
             "total_over_normal": [TOTAL_BAR, total <= TOTAL_BAR],
+            "warm_share_of_overlayfs": [WARM_BAR, warm >= WARM_BAR],
         },
         "image": asdict(subject),
         "cases": [

@@ -38,9 +38,9 @@ disabled_plugins = [
   "io.containerd.tracing.processor.v1.otlp",
 ]
 [grpc]
-  address = "{folder}/containerd.sock"
+  address = "{socket}"
 [ttrpc]
-  address = "{folder}/containerd.sock.ttrpc"
+  address = "{socket}.ttrpc"
 {plugins}
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_port = "0"
@@ -71,9 +71,9 @@ def registry(link: Link, folder: Path) -> Iterator[str]:
 class Containerd:
     """A containerd; `snapshotter` is where its CRI puts images."""
 
-    def __init__(self, folder: Path, snapshotter: str) -> None:
+    def __init__(self, socket: Path, snapshotter: str) -> None:
         self.snapshotter = snapshotter
-        self.socket = folder / "containerd.sock"
+        self.socket = socket
 
     def ready(self) -> bool:
         """Whether it serves images."""
@@ -117,7 +117,11 @@ class Containerd:
 
 @contextmanager
 def containerd(
-    host: str, folder: Path, snapshotter: str = "overlayfs", plugins: Mapping[str, Path] | None = None
+    host: str,
+    folder: Path,
+    socket: Path,
+    snapshotter: str = "overlayfs",
+    plugins: Mapping[str, Path] | None = None,
 ) -> Iterator[Containerd]:
     """Run containerd, which pulls from `host` without TLS, and whose CRI uses `snapshotter`.
 
@@ -126,10 +130,12 @@ def containerd(
     folder.mkdir()
     config = folder / "config.toml"
     config.write_text(
-        _CONTAINERD.format(folder=folder, host=host, snapshotter=snapshotter, plugins=_proxies(plugins or {}))
+        _CONTAINERD.format(
+            folder=folder, socket=socket, host=host, snapshotter=snapshotter, plugins=_proxies(plugins or {})
+        )
     )
     with run_process(["containerd", "--config", str(config)], folder / "log"):
-        own = Containerd(folder, snapshotter)
+        own = Containerd(socket, snapshotter)
         wait_until("containerd", folder / "log", own.ready)
         yield own
 
@@ -141,19 +147,19 @@ def _proxies(plugins: Mapping[str, Path]) -> str:
 
 
 @contextmanager
-def daemon(host: str, folder: Path) -> Iterator[ControlClient]:
-    """Run the image fetcher's daemon, as it is by default but for completion in the background."""
+def daemon(host: str, folder: Path, run: Path) -> Iterator[ControlClient]:
+    """Run the image fetcher's daemon with its sockets in `run`; it completes nothing in the background."""
     folder.mkdir()
     settings = {
         "STATE_DIR": str(folder / "state"),
-        "RUN_DIR": str(folder / "run"),
+        "RUN_DIR": str(run),
         "PLAIN_HTTP_REGISTRIES": host,
         "BACKGROUND": "false",
         "SNAPSHOTTER": "true",
         "LOG_LEVEL": "warning",
     }
     environment = {f"COPYDESK_IMAGEFETCHER_{name}": value for name, value in settings.items()}
-    client = ControlClient(control_socket(folder / "run"), timeout=300.0)
+    client = ControlClient(control_socket(run), timeout=300.0)
     with run_process([sys.executable, "-m", "copydesk.imagefetcher"], folder / "log", environment):
         wait_until("image fetcher", folder / "log", client.ready)
         yield client

@@ -98,5 +98,6 @@ def test_the_figures_compare_a_traced_start_with_a_normal_one() -> None:
         "speedup_first_output": [10.0, True],
         "read_amplification": [1.5, True],
         "total_over_normal": [1.3, True],
+        "warm_share_of_overlayfs": [0.8, True],
     }
     assert "| 1,000 | traced | 2.00 | 15.0x | 12.0 | 100 | 1,600 | 20.0 |" in table(subject, cases)
