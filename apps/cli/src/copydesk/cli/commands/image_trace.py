@@ -56,7 +56,7 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `--json` prints; sizes in bytes. `exit_code` is null if the command was ended with the recording."""
+    """What `--json` prints; sizes in bytes. `exit_code` is null if the command had to be ended."""
 
     reference: str
     image: str

@@ -26,6 +26,7 @@ from copydesk.imagefetcher.tracing.root_folder import root_folder
 from copydesk.imagefetcher.tracing.staging import Staged, stage_image
 
 REPORT_S = 0.2
+SETTLE_S = 0.2
 GRACE_S = 5.0
 """How long the command may take to end once it has been told to, in seconds."""
 
@@ -49,7 +50,7 @@ class Errand:
 class Recording:
     """The trace, and how it came about.
 
-    `exit_code` is the command's, None if it was ended with the recording. `seconds` is how long it was recorded,
+    `exit_code` is the command's, None if it had to be ended. `seconds` is how long it was recorded,
     `bytes_read` how much was read meanwhile, in whole blocks.
     """
 
@@ -139,6 +140,9 @@ async def _run(
         ending = await wait_for_ending(until, process.wait(), wrote, interrupted)
         seconds = loop.time() - began
         reads = recorder.end()
+        with contextlib.suppress(TimeoutError):
+            # Whose first output says why it cannot start has ended in a moment.
+            await asyncio.wait_for(process.wait(), SETTLE_S)
     finally:
         reporting.cancel()
         exit_code = process.returncode
@@ -150,7 +154,7 @@ async def _run(
     failure = await asyncio.to_thread(launch.failure)
     if failure:
         raise LaunchError(launch.isolation, failure)
-    return _Outcome(reads, ending, exit_code if ending is Ending.EXIT else None, seconds)
+    return _Outcome(reads, ending, exit_code, seconds)
 
 
 async def _end(process: asyncio.subprocess.Process, launch: Launch) -> None:

@@ -14,12 +14,13 @@ from copydesk.imagefetcher.convert.unpack import Report, unpack_image
 from copydesk.imagefetcher.device.volume import Volume
 from copydesk.imagefetcher.erofs.writer import write_metadata
 from copydesk.imagefetcher.index import BLOCK_SIZE, SECTOR_SIZE, Data, Sector
-from copydesk.imagefetcher.library import FIRST_NODE
 from copydesk.imagefetcher.registry.image import Image
 from copydesk.imagefetcher.registry.repository import Repository
 from copydesk.imagefetcher.tree import Extent, Node
 
 VOLUME_NAME = "staged"
+_NODE = 16
+"""The number of its file; 1 is the folder that it is in."""
 
 
 class PlainDevice:
@@ -83,7 +84,7 @@ def stage_tree(root: Node, spool: Spool, folder: Path) -> Staged:
     nothing: Sequence[Extent] = ()
     with metadata.open("w+b") as out:
         write_metadata(root, lambda node: plan.extents.get(node.content, nothing), plan.blocks, VOLUME_NAME, out)
-    volume = Volume(FIRST_NODE, VOLUME_NAME, _unfetched(plan))
+    volume = Volume(_NODE, VOLUME_NAME, _unfetched(plan))
     return Staged(root, metadata, PlainDevice(plan.pieces, spool), volume, plan.extents)
 
 
