@@ -115,7 +115,7 @@ def test_mirrors_keep_their_order_and_may_speak_plain_http() -> None:
 
 
 def test_mount_points_with_odd_names_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = r"36 35 98:0 / /mnt/a\040b\134c rw,noatime master:1 - erofs /images/m\011x ro,device=/d"
-    monkeypatch.setattr(Path, "read_text", lambda _: line)
+    line = rb"36 35 98:0 / /mnt/a\040b\134c rw,noatime master:1 - erofs /images/m\011x ro,device=/d"
+    monkeypatch.setattr(Path, "read_bytes", lambda _: line)
     (mount,) = mounted()
     assert (mount.target, mount.kind, mount.source) == ("/mnt/a b\\c", "erofs", "/images/m\tx")

@@ -157,8 +157,18 @@ def test_memory_keeps_the_sectors_used_last() -> None:
     recent.put(*third)
     assert recent.get(second[0]) is None
     assert recent.get(first[0]) == first[1]
+
+
+def test_memory_keeps_a_sector_larger_than_itself_but_no_other_beside_it() -> None:
+    recent = RecentSectors(8 * KIB)
+    (first, second) = sectors(2).items()
+    recent.put(*first)
     recent.put(digest_of(bytes(9 * KIB)), bytes(9 * KIB))
-    assert recent.get(third[0]) == third[1]
+    assert recent.get(digest_of(bytes(9 * KIB))) == bytes(9 * KIB)
+    assert recent.get(first[0]) is None
+    recent.put(*second)
+    assert recent.get(digest_of(bytes(9 * KIB))) is None
+    assert recent.get(second[0]) == second[1]
 
 
 def test_an_image_keeps_its_number_and_a_new_one_never_gets_an_old_number(ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_a
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.imagefetcher.daemon import Daemon, StateInUseError
 from copydesk.imagefetcher.device.errors import MountError
+from copydesk.imagefetcher.holder.client import HolderError
 from copydesk.imagefetcher.registry.credentials import CredentialStore
 from copydesk.imagefetcher.registry.options import RegistryOptions
 from copydesk.imagefetcher.registry_upstream import RegistryUpstream
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         return _refuse("cannot listen", str(error))
     except StateInUseError as error:
         return _refuse("COPYDESK_IMAGEFETCHER_STATE_DIR", f"{error} ({error.hint})")
-    except (MountError, LedgerError) as error:
+    except (MountError, LedgerError, HolderError) as error:
         return _refuse(str(error), error.hint)
     except OSError as error:
         return _refuse("COPYDESK_IMAGEFETCHER_STATE_DIR or RUN_DIR", str(error))

@@ -51,7 +51,7 @@ _log = get_logger(__name__)
 
 
 class StateInUseError(ImageError):
-    """Another daemon has the state folder: it carries the folder."""
+    """Another daemon has the state folder or the run folder: it carries the folder."""
 
     hint = "Each daemon needs a STATE_DIR and a RUN_DIR of its own."
 
@@ -69,6 +69,13 @@ def lock_folder(folder: Path) -> int:
         os.close(lock)
         raise StateInUseError(folder) from error
     return lock
+
+
+def _keep_private(folder: Path) -> None:
+    """What is in images is for root: who got at their files could run a program that becomes another user."""
+    for name in ("sectors", "images", "snapshots"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name).chmod(0o700)
 
 
 class Daemon:
@@ -92,7 +99,8 @@ class Daemon:
         settings = self._settings
         for folder in (settings.state_dir, settings.run_dir):
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        self._stack.callback(os.close, lock_folder(settings.state_dir))
+            self._stack.callback(os.close, lock_folder(folder))
+        await asyncio.to_thread(_keep_private, settings.state_dir)
         client = httpx2.AsyncClient(timeout=settings.attempt_timeout_ms / 1000, trust_env=False)
         self._stack.push_async_callback(client.aclose)
         session, parts = await self._assemble(client)

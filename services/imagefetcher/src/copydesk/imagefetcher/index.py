@@ -23,6 +23,8 @@ INDEX_MEDIA_TYPE: Final = "application/vnd.copydesk.image.index.v1+json"
 METADATA_MEDIA_TYPE: Final = "application/vnd.copydesk.image.metadata.v1.erofs+zstd"
 DATA_MEDIA_TYPE: Final = "application/vnd.copydesk.image.data.v1+zstd"
 SECTOR_SIZE: Final = 4 << 20
+MAX_SECTOR_SIZE: Final = 16 << 20
+"""A node holds a few dozen sectors in memory, packed and plain: larger ones could take all of it."""
 BLOCK_SIZE: Final = 4096
 MAX_INDEX_BYTES: Final = 64 << 20
 """A larger index is refused unread: at some 270 bytes a sector this is the index of 1 TiB."""
@@ -164,8 +166,8 @@ def _check_metadata(metadata: Metadata) -> None:
 
 def _check_data(data: Data) -> None:
     _check_digest("data.digest", data.digest)
-    if data.sector_size.bit_count() != 1 or not 64 << 10 <= data.sector_size <= 64 << 20:
-        raise IndexFormatError("data.sector_size", "is no power of two from 64 KiB to 64 MiB")
+    if data.sector_size.bit_count() != 1 or not 64 << 10 <= data.sector_size <= MAX_SECTOR_SIZE:
+        raise IndexFormatError("data.sector_size", "is no power of two from 64 KiB to 16 MiB")
     _check_range("data.sectors", len(data.sectors), 1, MAX_SECTORS)
     for number, sector in enumerate(data.sectors):
         _check_sector(f"data.sectors[{number}]", sector, data.sector_size)

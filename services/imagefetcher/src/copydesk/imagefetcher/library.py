@@ -19,7 +19,7 @@ from copydesk.imagefetcher.index import ImageIndex, decode
 from copydesk.imagefetcher.store.ledger import ImageRow, Ledger
 
 FIRST_NODE = 16
-"""File numbers of images begin here; 1 is the folder they lie in."""
+"""The file number for who shows one image only; 1 is the folder it lies in."""
 
 _CHUNK = 1 << 20
 
@@ -53,7 +53,10 @@ class KnownImage:
 
 
 class Library:
-    """Images in `folder`, listed in the ledger; named by the digest of their index."""
+    """Images in `folder`, listed in the ledger; named by the digest of their index.
+
+    What the ledger has lost is taken from the folder again: readers of its mounts must not feel it.
+    """
 
     def __init__(self, folder: Path, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -63,6 +66,8 @@ class Library:
         folder.mkdir(parents=True, exist_ok=True)
         for row in ledger.images():
             self._load(row)
+        for path in sorted(folder.glob("*/reference")):
+            self._adopt(path)
 
     def __len__(self) -> int:
         return len(self._images)
@@ -95,11 +100,10 @@ class Library:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder / "index.json", raw)
+            _write(folder / "reference", reference.encode())
         except OSError as error:
             raise MetadataError(image, f"its index cannot be kept: {error.strerror}") from error
-        known = self._known(self._ledger.add_image(image, reference, self._clock()), index)
-        self._images[image] = known
-        return known
+        return self._remember(self._ledger.add_image(image, reference, self._clock()), index)
 
     def has_metadata(self, known: KnownImage) -> bool:
         """Whether the metadata is there and right; reads all of it."""
@@ -133,22 +137,50 @@ class Library:
     def _load(self, row: ImageRow) -> None:
         """One bad image must not keep the node from starting: it is forgotten, and fetched anew when asked for."""
         try:
-            raw = (self._path(row.image) / "index.json").read_bytes()
-            if f"sha256:{hashlib.sha256(raw).hexdigest()}" != row.image:
-                raise MetadataError(row.image, "its index on disk is another")
-            self._images[row.image] = self._known(row, decode(raw))
+            self._remember(row, self._read(row.image))
         except (OSError, ImageError) as error:
             _log.warning("image_forgotten", image=row.image, reference=row.reference, error=str(error))
             self._ledger.remove_image(row.image)
 
-    def _known(self, row: ImageRow, index: ImageIndex) -> KnownImage:
-        volume = Volume(FIRST_NODE + row.number, row.image, index.data)
-        return KnownImage(
+    def _adopt(self, path: Path) -> None:
+        image = f"sha256:{path.parent.name}"
+        if image in self._images:
+            return
+        try:
+            index, reference = self._read(image), path.read_text()
+            self._remember(self._ledger.add_image(image, reference, self._clock()), index)
+        except (OSError, UnicodeDecodeError, ImageError) as error:
+            _log.warning("image_not_adopted", image=image, error=str(error))
+            return
+        _log.info("image_adopted", image=image, reference=reference)
+
+    def _read(self, image: str) -> ImageIndex:
+        raw = (self._path(image) / "index.json").read_bytes()
+        if f"sha256:{hashlib.sha256(raw).hexdigest()}" != image:
+            raise MetadataError(image, "its index on disk is another")
+        return decode(raw)
+
+    def _remember(self, row: ImageRow, index: ImageIndex) -> KnownImage:
+        volume = Volume(file_number(row.image), row.image, index.data)
+        if any(other.volume.node == volume.node for other in self._images.values() if other.image != row.image):
+            raise MetadataError(row.image, "has the file number of another image")
+        known = KnownImage(
             row.image, row.reference, index, volume, self._path(row.image), frozenset(index.prefetch)
         )
+        self._images[row.image] = known
+        return known
 
     def _path(self, image: str) -> Path:
         return self._folder / image.removeprefix("sha256:")
+
+
+def file_number(image: str) -> int:
+    """The number of an image's file, by which the kernel remembers it for as long as it is mounted.
+
+    It follows from the digest, so that no loss of the ledger can make one image's number that of another. Never 1,
+    the number of the folder.
+    """
+    return int(image.removeprefix("sha256:")[:16], 16) >> 2 | 1 << 62
 
 
 def _digest(path: Path) -> str:

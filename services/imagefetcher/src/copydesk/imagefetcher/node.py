@@ -113,8 +113,8 @@ class Node:
 
         Raises NotConvertedError, UpstreamError, IndexFormatError, MetadataError, MountError, TargetError.
         """
-        if not target.is_absolute() or ".." in target.parts:
-            raise TargetError(target, "the path must be absolute")
+        if not target.is_absolute() or ".." in target.parts or "\0" in str(target):
+            raise TargetError(target, "the path must be absolute, and one that can be")
         known = await self.acquire(reference)
         async with self._mounting[str(target)]:
             await self._mount(known, target)

@@ -28,8 +28,14 @@ class Mounted:
 
 
 def mount_fuse(descriptor: int, target: Path) -> None:
-    """Mount an opened /dev/fuse at `target`; raises MountError."""
-    options = f"fd={descriptor},rootmode=40000,user_id=0,group_id=0,allow_other,max_read={wire.MAX_READ}"
+    """Mount an opened /dev/fuse at `target`, for root to open; raises MountError.
+
+    `allow_other` is for containers, who read in their own name what root has opened.
+    """
+    options = (
+        f"fd={descriptor},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,"
+        f"max_read={wire.MAX_READ}"
+    )
     _mount("copydesk", target, FUSE_TYPE, _MS_RDONLY | _MS_NOSUID | _MS_NODEV, options)
 
 

@@ -152,5 +152,5 @@ def listing(names: list[tuple[str, int]], offset: int, length: int) -> bytes:
 
 def _attributes(node: Node) -> bytes:
     size = node.size or 0
-    mode = stat.S_IFDIR | 0o555 if node.size is None else stat.S_IFREG | 0o444
+    mode = stat.S_IFDIR | 0o500 if node.size is None else stat.S_IFREG | 0o400
     return _ATTR.pack(node.number, size, -(-size // 512), 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)

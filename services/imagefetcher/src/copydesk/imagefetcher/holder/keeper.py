@@ -9,6 +9,7 @@ of many years.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -51,7 +52,10 @@ class Keeper:
         self._selector.close()
 
     def _accept(self) -> None:
-        client, _ = self._server.accept()
+        try:
+            client, _ = self._server.accept()
+        except OSError:  # whoever it was has gone, or no descriptors are left: those that are held must stay
+            return
         _, user, _ = _CREDENTIALS.unpack(
             client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -79,7 +83,7 @@ class Keeper:
         try:
             asked = json.loads(message)
             action, name = str(asked["do"]), str(asked.get("name", ""))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             action, name = "", ""
         held = self._act(action, name, descriptors)
         found = self._held.get(name) if action == "get" else None
@@ -103,8 +107,23 @@ class Keeper:
         return True
 
 
+def _answers(path: Path) -> bool:
+    """Whether somebody listens: a second holder would take the place of the one that the daemon relies on."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True  # it is there, and slow
+    return True
+
+
 def _listen(path: Path) -> socket.socket:
     path.parent.mkdir(parents=True, exist_ok=True)
+    if _answers(path):
+        raise OSError(errno.EADDRINUSE, "another holder has it, with what it holds")
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     former = os.umask(0o177)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from copydesk.imagefetcher.snapshotter.errors import SnapshotExistsError, SnapshotMissingError, SnapshotStateError
+from copydesk.imagefetcher.store.database import open_database
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS snapshots (
@@ -22,6 +23,11 @@ CREATE TABLE IF NOT EXISTS snapshots (
   labels TEXT NOT NULL,
   image TEXT NOT NULL,
   whole INTEGER NOT NULL);
+"""
+_FIRST_NUMBER = """
+INSERT INTO sqlite_sequence (name, seq)
+SELECT 'snapshots', CAST(strftime('%s') AS INTEGER)
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'snapshots');
 """
 _COLUMNS = "id, name, parent, kind, created, updated, labels, image, whole"
 
@@ -53,14 +59,13 @@ class Snapshot:
 
 
 class Catalogue:
-    """The database at `path`, used from one thread."""
+    """The database at `path`, used from one thread. Raises LedgerError if it cannot be opened.
+
+    Numbers of snapshots name their folders and are never used again, even if the database is lost.
+    """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(path, isolation_level=None, timeout=10.0)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.executescript(_SCHEMA)
+        self._database = open_database(path, _SCHEMA + _FIRST_NUMBER)
 
     def close(self) -> None:
         """Close the database."""

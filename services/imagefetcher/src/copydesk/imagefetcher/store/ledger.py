@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from copydesk.imagefetcher.errors import ImageError
+from copydesk.imagefetcher.store.database import LedgerError, open_database
+
+__all__ = ["ImageRow", "Ledger", "LedgerError", "MountRow", "SectorRow"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS images (
@@ -27,19 +29,9 @@ CREATE TABLE IF NOT EXISTS sectors (digest TEXT PRIMARY KEY, size INTEGER NOT NU
 """
 
 
-class LedgerError(ImageError):
-    """The database cannot be read or written, as when its disk is full: it carries the reason."""
-
-    hint = "Is there room in COPYDESK_IMAGEFETCHER_STATE_DIR?"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"ledger: {reason}")
-
-
 @dataclass(frozen=True, slots=True)
 class ImageRow:
-    """An image that the node knows. `number` is never used again for another: the kernel remembers files by it."""
+    """An image that the node knows; `number` tells in which order they came."""
 
     number: int
     image: str
@@ -69,12 +61,8 @@ class Ledger:
     """The database at `path`; usable from any thread. Whatever fails raises LedgerError."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.executescript(_SCHEMA)
+        self._database = open_database(path, _SCHEMA)
 
     def close(self) -> None:
         """Close the database."""

@@ -27,14 +27,12 @@ class RecentSectors:
             return self._contents.get(digest)
 
     def put(self, digest: str, content: bytes) -> None:
-        """Keep a sector, unless it alone is more than fits."""
+        """Keep a sector; one that is more than fits is kept alone: who reads it comes back for the rest."""
         with self._lock:
             if digest in self._recency:
                 return
             victims = self._recency.victims(self._limit, len(content))
-            if victims is None:
-                return
-            for victim in victims:
+            for victim in list(self._recency) if victims is None else victims:
                 self._recency.remove(victim)
                 del self._contents[victim]
             self._recency.add(digest, len(content))

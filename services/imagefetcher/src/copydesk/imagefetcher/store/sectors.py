@@ -26,6 +26,8 @@ from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.store.ledger import Ledger, LedgerError, SectorRow
 from copydesk.imagefetcher.store.recency import Recency
 
+_MOST_BYTES = 64 << 20
+"""No sector is larger: a file that is was written by somebody else, and is not read into memory."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 _log = get_logger(__name__)
@@ -214,7 +216,7 @@ class SectorStore:
         return content
 
     def _verify(self, file: int, digest: str, stamp: _Stamp) -> bool:
-        content = os.pread(file, stamp.size, 0)
+        content = os.pread(file, stamp.size, 0) if stamp.size <= _MOST_BYTES else b""
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
             self._discard_corrupt(digest)
             return False
@@ -232,6 +234,7 @@ class SectorStore:
     def _write(self, digest: str, content: bytes) -> _Stamp:
         incoming = self._scratch / uuid.uuid4().hex
         try:
+            self._scratch.mkdir(parents=True, exist_ok=True)  # somebody may have emptied the cache by hand
             with incoming.open("wb") as file:
                 file.write(content)
                 file.flush()
