@@ -9,7 +9,8 @@ what --start names, prints a line, and then reads every file of the image twice.
 Times begin with the pull and count the start of the container by runc. Bytes are those of the link, headers and
 all. What the program itself reads until its first line comes from `copydesk image trace --exact`.
 
-Needs root, docker-registry, containerd, runc, iproute2, binutils. Nothing is left behind, also when it is interrupted.
+Needs root, docker-registry, containerd, runc, iproute2, binutils. Nothing is left behind, also when it is
+interrupted.
 """
 
 from __future__ import annotations
