@@ -88,12 +88,12 @@ async def _trace(request: TraceRequest) -> int:
         platform = request.platform or str(this_platform())
         image = (await resolve(repository, (platform,))).images[0]
         try:
-            with Bars() as bars, _interrupts() as interrupted:
+            with Bars() as bars:
                 recording = await record_start_up(
                     repository,
                     image,
                     errand,
-                    interrupted,
+                    _interrupts,
                     request.work_dir,
                     lambda phase, done, total: bars.report(image.platform, phase, done, total),
                 )

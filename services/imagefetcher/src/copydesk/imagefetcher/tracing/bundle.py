@@ -58,7 +58,6 @@ def _process(process: Process) -> dict[str, Any]:
         "env": [f"{name}={value}" for name, value in process.environment.items()],
         "cwd": process.directory,
         "capabilities": dict.fromkeys(_KINDS if process.uid == 0 else _KINDS[:1], _CAPABILITIES),
-        "noNewPrivileges": True,
     }
 
 

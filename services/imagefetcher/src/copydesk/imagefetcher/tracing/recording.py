@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,8 @@ REPORT_S = 0.2
 SETTLE_S = 0.2
 GRACE_S = 5.0
 """How long the command may take to end once it has been told to, in seconds."""
+
+Interrupts = Callable[[], AbstractContextManager[asyncio.Event]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,16 @@ async def record_start_up(
     repository: Repository,
     image: Image,
     errand: Errand,
-    interrupted: asyncio.Event,
+    interrupts: Interrupts,
     work_dir: Path | None = None,
     report: Report = lambda *_: None,
 ) -> Recording:
     """Run an image once, on this machine's network, and record what it reads.
 
-    Setting `interrupted` ends the recording. Raises NotRootError, NoRuntimeError, CommandNotFoundError,
-    UserNotFoundError, LaunchError, MountError, LayerError, SpoolFullError, RegistryError.
+    `interrupts` is entered once the command runs; its event ends the recording.
+
+    Raises NotRootError, NoRuntimeError, CommandNotFoundError, UserNotFoundError, LaunchError, MountError, LayerError,
+    SpoolFullError, RegistryError.
     """
     if os.geteuid() != 0:
         raise NotRootError
@@ -95,7 +100,8 @@ async def record_start_up(
             recorder = Recorder(staged.device)
             with root_folder(staged, recorder, folder, exact=errand.exact) as root:
                 launch = prepare(runtime, process, folder, root.path, root.upper)
-                outcome = await _run(launch, recorder, errand.until, interrupted, report)
+                with interrupts() as interrupted:
+                    outcome = await _run(launch, recorder, errand.until, interrupted, report)
     blocks = BlockMap(staged.root, staged.extents)
     reads = file_reads(outcome.reads, blocks)
     trace = Trace(VERSION, tuple(reads), image.fetched.digest, process.arguments)
