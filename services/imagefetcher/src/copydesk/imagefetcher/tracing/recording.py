@@ -77,8 +77,8 @@ async def record_start_up(
 
     `interrupts` is entered once the command runs; its event ends the recording.
 
-    Raises NotRootError, NoRuntimeError, CommandNotFoundError, UserNotFoundError, LaunchError, MountError, LayerError,
-    SpoolFullError, RegistryError.
+    Raises NotRootError, NoRuntimeError, CommandNotFoundError, UserNotFoundError, LaunchError, MountError,
+    LayerError, SpoolFullError, RegistryError.
     """
     if os.geteuid() != 0:
         raise NotRootError
