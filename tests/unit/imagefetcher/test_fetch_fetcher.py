@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
+from copydesk.imagefetcher.fetch import fetcher as fetcher_module
 from copydesk.imagefetcher.fetch.agenda import Priority
 from copydesk.imagefetcher.fetch.errors import Fault, FetchError, SourceError
 from copydesk.imagefetcher.fetch.fetcher import Fetcher, Terms
@@ -166,3 +167,47 @@ async def test_who_waits_when_the_fetcher_closes_is_told(make: Make) -> None:
     for future in (running, queued):
         with pytest.raises(FetchError):
             await future
+
+
+async def test_a_peer_is_given_less_time_than_a_registry(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher_module, "PEER_PATIENCE_S", 0.02)
+    peer = Scripted("peer", SourceKind.PEER)
+    peer.gate.clear()
+    registry = Scripted()
+    fetcher, _ = make(peer, registry, attempt=60.0)
+    assert await asyncio.wait_for(fetcher.want(place(0), Priority.DEMAND), 5) == content(0)
+    assert (peer.asked, registry.asked) == ([[0]], [[0]])
+
+
+class Gated(Scripted):
+    """A source that holds back each sector until its own gate is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = {number: asyncio.Event() for number in range(8)}
+
+    async def fetch(self, run: Sequence[Place]) -> list[bytes]:
+        for each in run:
+            await self.gates[each.number].wait()
+        return await super().fetch(run)
+
+
+async def test_a_sector_that_is_wanted_again_while_its_neighbours_are_still_fetched_comes_again() -> None:
+    """As when the cache is so small that what came first is evicted before the last of the run is there."""
+    source = Gated()
+    kept = Kept()
+    held = [True]
+
+    def look(each: Place) -> bytes | None:
+        return content(0) if each.number == 0 and held and held.pop() else None
+
+    fetcher = Fetcher(Terms(run=2), lambda _: [source], look, kept.__setitem__, Metrics(CollectorRegistry()))
+    first, second = (fetcher.want(place(number), Priority.PREFETCH) for number in (0, 1))
+    assert await first == content(0)
+    again = fetcher.want(place(0), Priority.PREFETCH)
+    assert again is not first
+    source.gates[1].set()
+    assert await second == content(1)
+    await fetcher.settled([place(1)])
+    source.gates[0].set()
+    assert await asyncio.wait_for(again, 5) == content(0)

@@ -14,12 +14,14 @@ from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.fetch.agenda import Agenda, Priority
 from copydesk.imagefetcher.fetch.errors import Fault, FetchError, SourceError
 from copydesk.imagefetcher.fetch.place import Place
-from copydesk.imagefetcher.fetch.source import Source
+from copydesk.imagefetcher.fetch.source import Source, SourceKind
 from copydesk.imagefetcher.fetch.standing import Standing, in_order
 from copydesk.imagefetcher.metrics import Metrics
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 2.0
+PEER_PATIENCE_S = 5.0
+"""Seconds that a peer may take for a sector: it is asked because it is fast, and others can be asked instead."""
 
 _log = get_logger(__name__)
 
@@ -151,12 +153,15 @@ class Fetcher:
             task.add_done_callback(self._tasks.discard)
 
     async def _work(self, priority: Priority, run: list[Place]) -> None:
+        flights = {place.digest: self._flights[place.digest] for place in run}
         try:
             await self._serve(priority, run)
         finally:
             self._running[priority] -= 1
             for place in run:
-                self._end(place, FetchError(place.digest, None))
+                # One that was kept may be evicted and wanted again already: that is no longer this task's.
+                if self._flights.get(place.digest) is flights[place.digest]:
+                    self._end(place, FetchError(place.digest, None))
             self._dispatch()
 
     async def _serve(self, priority: Priority, run: list[Place]) -> None:
@@ -260,11 +265,14 @@ class Fetcher:
         raise FetchError(run[0].digest, last)
 
     async def _ask(self, source: Source, run: list[Place]) -> list[bytes]:
+        patience = self._terms.attempt
+        if source.kind is SourceKind.PEER:
+            patience = min(patience, PEER_PATIENCE_S * len(run))
         try:
-            async with asyncio.timeout(self._terms.attempt):
+            async with asyncio.timeout(patience):
                 return await source.fetch(run)
         except TimeoutError as error:
-            raise SourceError(source.name, Fault.TIMEOUT, f"nothing within {self._terms.attempt} s") from error
+            raise SourceError(source.name, Fault.TIMEOUT, f"nothing within {patience} s") from error
         except SourceError:
             raise
         except Exception as error:  # whatever a source does, the next one is asked
