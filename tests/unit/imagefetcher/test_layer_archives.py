@@ -244,3 +244,49 @@ def test_a_damaged_archive_is_read_or_refused_and_nothing_else(
     # The picture of a name that is no UTF-8 fails in the test's own hands.
     with contextlib.suppress(LayerError, UnicodeDecodeError):
         paths(restamped(archive[: len(seed)]))
+
+
+def test_a_map_of_ranges_that_never_ends_takes_no_memory() -> None:
+    """A map of sparse ranges, version 1.0, that is zeros for as long as the archive goes on."""
+    records = b"".join(
+        pax_record(key, value)
+        for key, value in (
+            (b"GNU.sparse.major", b"1"),
+            (b"GNU.sparse.minor", b"0"),
+            (b"GNU.sparse.realsize", b"1"),
+        )
+    )
+    size = 1 << 40
+    head = tar_block(b"x", len(records), b"x") + records.ljust(512, b"\0")
+    start = head + tar_block(b"f", size, b"0") + b"3\n".ljust(512, b"0")
+    taken = 0
+
+    class Endless:
+        def read(self, count: int, /) -> bytes:
+            nonlocal taken, start
+            part, start = start[:count], start[count:]
+            taken += count
+            return part or bytes(b"0" * count)
+
+    with pytest.raises(TarError, match="makes no sense"):
+        list(TarReader(Endless()))
+    assert taken < 1 << 20
+
+
+def pax_record(key: bytes, value: bytes) -> bytes:
+    rest = b" " + key + b"=" + value + b"\n"
+    length = len(rest) + 2
+    assert length > 9
+    return str(length).encode() + rest
+
+
+def tar_block(name: bytes, size: int, kind: bytes) -> bytes:
+    block = bytearray(512)
+    block[0 : len(name)] = name
+    block[100:108] = b"0000644\0"
+    block[124:136] = (1 << 95 | size).to_bytes(12, "big")
+    block[148:156] = b" " * 8
+    block[156:157] = kind
+    block[257:265] = b"ustar  \0"
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)

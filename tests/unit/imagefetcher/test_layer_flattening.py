@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import stat
 import tarfile
 
@@ -10,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copydesk.imagefetcher.convert.errors import LayerError, PathEscapeError
+from copydesk.imagefetcher.convert.flatten import Flattener
+from copydesk.imagefetcher.convert.spool import Spool
+from copydesk.imagefetcher.convert.tar_reader import TarReader
 from copydesk.imagefetcher.tree import walk
 from tests.fixtures.flat_image import flat_image, paths
 from tests.fixtures.oci_image import Item, directory, file, hard_link, layer, symlink
@@ -199,3 +203,11 @@ def test_hostile_layers_make_a_sound_tree_or_are_refused(layers: list[list[Item]
                 assert len(path) < 4096
     except LayerError:
         pass
+
+
+def test_names_targets_and_attributes_have_a_limit_together() -> None:
+    with Spool() as spool:
+        flattener = Flattener(spool, max_text=10_000)
+        many = layer(*(symlink(f"s{number}", "t" * 900) for number in range(20)))
+        with pytest.raises(LayerError, match="10000 bytes"):
+            flattener.apply(TarReader(io.BytesIO(many)))

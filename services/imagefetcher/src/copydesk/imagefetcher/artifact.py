@@ -38,6 +38,8 @@ from copydesk.imagefetcher.registry.manifest import (
 from copydesk.imagefetcher.registry.repository import Repository
 
 REVISION: Final = "io.copydesk.image.revision"
+MAX_ARTIFACTS: Final = 64
+"""How many artifacts of one image are looked at, those that are listed last: each is a request."""
 _PIECE: Final = 1 << 20
 _TYPES: Final = (INDEX_MEDIA_TYPE, METADATA_MEDIA_TYPE, DATA_MEDIA_TYPE)
 
@@ -96,7 +98,7 @@ async def find_artifact(repository: Repository, subject: str) -> Artifact | None
     """
     found: list[Artifact] = []
     damage: ImageError | None = None
-    for entry in await repository.referrers.find(subject, ARTIFACT_TYPE):
+    for entry in (await repository.referrers.find(subject, ARTIFACT_TYPE))[-MAX_ARTIFACTS:]:
         try:
             found.append(await _read(repository, entry.digest))
         except DAMAGED as error:

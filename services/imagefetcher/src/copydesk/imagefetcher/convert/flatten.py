@@ -28,6 +28,9 @@ MAX_PATH = 4095
 MAX_LINKS = 40
 """How many symlinks a path may lead through, as in the kernel."""
 MAX_ID = 0xFFFFFFFF
+MAX_TEXT = 512 << 20
+"""Bytes of names, symlinks' targets and extended attributes that an image may have: all of them are in memory, and
+a layer that packs well could bring 256 KiB of them with each file."""
 _ROOT_MODE = stat.S_IFDIR | 0o755
 
 
@@ -38,13 +41,15 @@ class Flattener:
     kilobyte a file.
     """
 
-    def __init__(self, spool: Spool, max_files: int = 5_000_000) -> None:
+    def __init__(self, spool: Spool, max_files: int = 5_000_000, max_text: int = MAX_TEXT) -> None:
         self.root = Node(_ROOT_MODE)
         self.dropped_xattrs = 0
         self._spool = spool
         self._layer = 0
         self.files = 0
         self._max_files = max_files
+        self._text = 0
+        self._max_text = max_text
         # Of the layer at work, by id; each holds its directory, so that no other can come by that id.
         self._placed: dict[int, tuple[Node, set[bytes]]] = {}
         self._pruned: dict[int, Node] = {}
@@ -80,6 +85,7 @@ class Flattener:
 
     def _place(self, parent: Node, name: bytes, entry: TarEntry, archive: TarReader) -> None:
         _check_owner(entry)
+        self._count_text(len(name) + len(entry.link))
         node = (
             self._link_target(entry)
             if entry.is_hard_link
@@ -115,6 +121,11 @@ class Flattener:
             raise LayerError(f"the image has more than {self._max_files} files")
         return Node(mode, layer=self._layer)
 
+    def _count_text(self, count: int) -> None:
+        self._text += count
+        if self._text > self._max_text:
+            raise LayerError(f"the image has more than {self._max_text} bytes of names, targets and attributes")
+
     def _link_target(self, entry: TarEntry) -> Node:
         parts = _parts(entry.link)
         parent = self._existing(parts[:-1]) if parts else None
@@ -129,6 +140,7 @@ class Flattener:
         storable = {name: value for name, value in xattrs.items() if _is_kept_xattr(name, value)}
         # As on a disk that knows no such namespace, where unpacking goes on without it.
         self.dropped_xattrs += len(xattrs) - len(storable)
+        self._count_text(sum(len(name) + len(value) for name, value in storable.items()))
         node.xattrs |= storable
         if sum(len(name) + len(value) + 8 for name, value in node.xattrs.items()) > MAX_BYTES - 16:
             raise LayerError("has more extended attributes than a file can")

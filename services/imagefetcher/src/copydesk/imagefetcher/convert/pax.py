@@ -116,6 +116,8 @@ def _leading_map(entry: TarEntry, read: Callable[[int], bytes]) -> list[tuple[in
     parts = [buffer]
     found = len(lines) - 1
     while found < 2 * count + 1:
+        if len(parts) * BLOCK > 21 * (2 * count + 1):
+            raise TarError("has a map of ranges that makes no sense", entry.name)
         parts.append(_take(entry, read))
         found += parts[-1].count(b"\n")
     return _pairs(_numbers(b"".join(parts).split(b"\n")[1 : 2 * count + 1]))

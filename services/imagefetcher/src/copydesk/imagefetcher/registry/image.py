@@ -20,6 +20,7 @@ from copydesk.imagefetcher.registry.manifests import Fetched
 from copydesk.imagefetcher.registry.repository import Repository
 
 MAX_CONFIG_BYTES: Final = 16 << 20
+MAX_PLATFORMS: Final = 64
 CONFIGS: Final = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
 _LAYERS: Final = (
     "application/vnd.oci.image.layer.v1.tar",
@@ -85,6 +86,10 @@ async def _manifests(repository: Repository, top: Fetched) -> list[Fetched]:
         for entry in entries
         if entry.media_type in MANIFESTS and (entry.platform is None or entry.platform.os == "linux")
     }
+    if len(runnable) > MAX_PLATFORMS:
+        raise NoImageError(
+            str(repository.reference), f"lists {len(runnable)} images, at most {MAX_PLATFORMS} are read"
+        )
     return [await repository.manifests.get(digest) for digest in runnable]
 
 

@@ -6,13 +6,14 @@ artifact writes the list (section "Referrers Tag Schema").
 
 from __future__ import annotations
 
-from copydesk.imagefetcher.registry.errors import NotFoundError
+from copydesk.imagefetcher.registry.errors import AnswerError, NotFoundError
 from copydesk.imagefetcher.registry.manifest import OCI_INDEX, Descriptor, Index, decode_index, encode_json
 from copydesk.imagefetcher.registry.manifests import Manifests
 from copydesk.imagefetcher.registry.transport import Transport
 
 MAX_LIST_BYTES = 16 << 20
 MAX_PAGES = 100
+MAX_ENTRIES = 10_000
 
 
 class Referrers:
@@ -52,6 +53,8 @@ class Referrers:
             if not response.headers.get("Content-Type", "").startswith(OCI_INDEX):
                 return None
             found.extend(decode_index(self._transport.host, raw).manifests)
+            if len(found) > MAX_ENTRIES:
+                raise AnswerError(self._transport.host, f"lists more than {MAX_ENTRIES} artifacts of one image")
             following = response.links.get("next", {}).get("url")
             if not following:
                 break
