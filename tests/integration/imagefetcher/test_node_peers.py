@@ -34,6 +34,8 @@ def test_the_second_node_fetches_from_the_first_and_not_from_the_registry(
     with running_daemon(settings_in(first, **peer_settings(nats_server, "a")), upstream) as one:
         one.mount(reference, first / "mnt")
         assert sha256(first / "mnt" / "large.bin") == sha256(tree / "large.bin")
+        one.prefetch(reference, everything=True)
+        wait_until(lambda: one.status().images[0].held_sectors == one.status().images[0].sectors)
         fetched = dict(server.requests)
         with running_daemon(settings_in(second, **peer_settings(nats_server, "b")), upstream) as two:
             two.mount(reference, second / "mnt")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from copydesk.common.messages import BlocksReport
 from copydesk.imagefetcher.peers.bitmap import count, holds, pack
-from copydesk.imagefetcher.peers.directory import EXPIRY_S, MOST_NODES, Peer, PeerDirectory
+from copydesk.imagefetcher.peers.directory import EXPIRY_S, MOST_BYTES, MOST_NODES, Peer, PeerDirectory
 from copydesk.imagefetcher.peers.proof import proof, proves
 
 
@@ -75,3 +77,25 @@ def test_a_proof_is_good_for_its_path_and_token_only() -> None:
     assert not proves("other", "/v1/sectors/aa", shown)
     assert not proves("secret", "/v1/sectors/aa", "")
     assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"host": "169.254.169.254/latest/?x="},
+        {"host": "user@internal"},
+        {"host": ""},
+        {"host": "h" * 300},
+        {"port": 0},
+        {"port": 65_536},
+        {"port": -1},
+        {"held": b"\xff" * (MOST_BYTES + 1)},
+        {"node": "n" * 300},
+    ],
+)
+def test_a_statement_that_names_no_address_or_too_much_is_not_heard(change: dict[str, object]) -> None:
+    directory = watching()
+    assert not directory.hear(msgspec.structs.replace(report(), **change), 0.0)
+    assert directory.nodes("image", 0.0) == 0
+    for host in ("10.0.0.2", "fe80::1", "node-7.cluster_local.internal"):
+        assert directory.hear(msgspec.structs.replace(report(), host=host, node=host), 0.0)

@@ -22,6 +22,8 @@ from copydesk.imagefetcher.errors import ImageError
 HEAD_BYTES = 16_384
 BODY_BYTES = 65_536
 HEAD_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+"""A sector of 4 MiB in so long is 1.1 Mbit/s; who reads more slowly keeps memory from others."""
 CONNECTIONS = 256
 
 _log = get_logger(__name__)
@@ -123,15 +125,26 @@ class WebServer:
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 request = await _read(reader)
-            answer = await self._handler(request)
         except RequestError as error:
             answer = failure(error.status, error.detail)
-        except Exception as error:  # one request's fault is not the daemon's
-            _log.exception("request_failed")
-            answer = failure(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        else:
+            answer = await self._answer(request)
         writer.write(_head(answer))
         writer.write(answer.body)
-        await writer.drain()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()  # closing would go on sending
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            return await self._handler(request)
+        except RequestError as error:
+            return failure(error.status, error.detail)
+        except Exception as error:  # one request's fault is not the daemon's
+            _log.exception("request_failed")
+            return failure(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
 
 def failure(status: HTTPStatus, detail: str, hint: str = "") -> Answer:
@@ -146,7 +159,7 @@ async def _read(reader: asyncio.StreamReader) -> Request:
         raise RequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
     request = parse_head(head)
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or "transfer-encoding" in request.headers:
+    if not length.isdecimal() or len(length) > 18 or "transfer-encoding" in request.headers:
         raise RequestError(HTTPStatus.LENGTH_REQUIRED)
     if int(length) > BODY_BYTES:
         raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)

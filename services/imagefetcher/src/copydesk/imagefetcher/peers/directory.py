@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from copydesk.common.messages import BlocksReport
@@ -11,6 +12,11 @@ EXPIRY_S = 30.0
 """After so long without a word a node counts as gone; it speaks every ten seconds."""
 MOST_NODES = 256
 """More nodes of one image are not remembered: a few are enough to fetch from."""
+
+MOST_NAME = 253
+MOST_BYTES = 64 << 10
+"""A bitmap of half a million sectors, of 2 TiB."""
+_HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class PeerDirectory:
     def hear(self, report: BlocksReport, now: float) -> bool:
         """Take note of a statement unless it is our own, older than what is known, or about an unwatched image."""
         nodes = self._statements.get(report.image)
-        if nodes is None or report.node == self._node:
+        if nodes is None or report.node == self._node or not _makes_sense(report):
             return False
         known = nodes.get(report.node)
         if known is not None and _age(report) <= _age(known.report) and now - known.heard < EXPIRY_S:
@@ -78,6 +84,16 @@ class PeerDirectory:
         for node in gone:
             del nodes[node]
         return bool(gone)
+
+
+def _makes_sense(report: BlocksReport) -> bool:
+    """Whether it names an address and nothing else: anybody on NATS can say anything, even a whole URL."""
+    return (
+        len(report.node) <= MOST_NAME
+        and _HOST.fullmatch(report.host) is not None
+        and 0 < report.port < 1 << 16
+        and len(report.held) <= MOST_BYTES
+    )
 
 
 def _age(report: BlocksReport) -> tuple[float, int]:
