@@ -87,3 +87,13 @@ def test_mounts_of_names_that_are_no_text_keep_nobody_from_mounting(
     assert (odd.target, odd.source) == ("/odd\udcff\udcfe", "a")
     assert (broken.target, broken.kind) == ("/line\x0b\x1c\x85break", "tmpfs")
     assert mine == mounts.Mounted("/a space", "erofs", "/state/meta\\x")
+
+
+def test_a_mount_is_found_behind_a_symlink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    table = tmp_path / "mountinfo"
+    table.write_text(f"1 0 0:1 / {tmp_path}/real/mnt rw - erofs a rw\n")
+    monkeypatch.setattr(mounts, "_TABLE", table)
+    assert mounts.mounted_at(tmp_path / "link" / "mnt") == mounts.Mounted(f"{tmp_path}/real/mnt", "erofs", "a")
+    assert mounts.mounted_at(tmp_path / "mnt") is None

@@ -42,6 +42,7 @@ from copydesk.imagefetcher.upstream import Upstream
 from copydesk.imagefetcher.web_server import Answer, Request, RequestError, WebServer
 
 SAVE_S = 2.0
+PEER_CONNECT_S = 1.0
 HOLDER_S = 2.0
 """How often is looked whether the holder still has what it was given."""
 
@@ -101,7 +102,9 @@ class Daemon:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
             self._stack.callback(os.close, lock_folder(folder))
         await asyncio.to_thread(_keep_private, settings.state_dir)
-        client = httpx2.AsyncClient(timeout=settings.attempt_timeout_ms / 1000, trust_env=False)
+        # A peer that has just lost its power does not refuse: it says nothing at all, while a reader waits.
+        timeout = httpx2.Timeout(settings.attempt_timeout_ms / 1000, connect=PEER_CONNECT_S)
+        client = httpx2.AsyncClient(timeout=timeout, trust_env=False)
         self._stack.push_async_callback(client.aclose)
         session, parts = await self._assemble(client)
         await parts.node.restore(resumed=session.resumed)
@@ -227,6 +230,7 @@ class Daemon:
         catalogue = Catalogue(settings.state_dir / "snapshots.sqlite")
         self._stack.callback(catalogue.close)
         snapshots = Snapshots(settings.state_dir / "snapshots", catalogue, node, self._upstream)
+        await snapshots.settle()
         server = SnapshotServer(snapshots, snapshotter_socket(settings.run_dir))
         await server.start()
         self._stack.push_async_callback(server.close)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from copydesk.common.telemetry import get_logger
@@ -19,6 +20,10 @@ from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.library import KnownImage, Library
 from copydesk.imagefetcher.store.ledger import Ledger, LedgerError, MountRow
 from copydesk.imagefetcher.upstream import Upstream, UpstreamError
+
+FIND_S = 60.0
+METADATA_S = 600.0
+"""How long an image may be looked for, and its metadata fetched, before it is pulled normally."""
 
 _EROFS = "erofs"
 
@@ -145,7 +150,8 @@ class Node:
         """Return an image with its metadata; one that is known is used while its registry cannot be asked."""
         async with self._acquiring[reference]:
             try:
-                converted = await self._upstream.find(reference)
+                async with _deadline(reference, FIND_S):
+                    converted = await self._upstream.find(reference)
             except UpstreamError as error:
                 known = self._library.find(reference)
                 if known is None or not await asyncio.to_thread(self._library.has_metadata, known):
@@ -155,7 +161,8 @@ class Node:
             known = self._library.add(reference, converted.index)
             if not await asyncio.to_thread(self._library.has_metadata, known):
                 incoming = self._library.incoming(known)
-                await self._upstream.fetch_metadata(reference, known.index, incoming)
+                async with _deadline(reference, METADATA_S):
+                    await self._upstream.fetch_metadata(reference, known.index, incoming)
                 await asyncio.to_thread(self._library.accept_metadata, known)
             self._devices.add(known.volume)
             return known
@@ -211,6 +218,16 @@ class Node:
             raise TargetError(target, error.strerror or str(error)) from error
         device = self._device_folder / known.volume.name if known.index.data.sectors else None
         mount_image(known.metadata, device, target, loop=self._loop_devices)
+
+
+@asynccontextmanager
+async def _deadline(reference: str, seconds: float) -> AsyncIterator[None]:
+    """A registry that sends a byte now and then is never silent for long enough to be given up otherwise."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise UpstreamError(reference, f"its registry took more than {seconds:.0f} s") from error
 
 
 def _erofs_at(target: Path) -> Mounted | None:

@@ -74,7 +74,16 @@ def mounted() -> list[Mounted]:
 
 def mounted_at(target: Path) -> Mounted | None:
     """What lies on top at `target`."""
-    return next((mount for mount in reversed(mounted()) if mount.target == str(target)), None)
+    place = real_place(target)
+    return next((mount for mount in reversed(mounted()) if mount.target == place), None)
+
+
+def real_place(target: Path) -> str:
+    """What the kernel calls a mount point: without the symlinks on the way to it, as /var/run often is.
+
+    The mount point itself is not looked at, as nobody may answer there.
+    """
+    return os.path.join(os.path.realpath(target.parent), target.name)  # noqa: PTH118
 
 
 def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:

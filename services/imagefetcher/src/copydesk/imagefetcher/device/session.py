@@ -11,7 +11,7 @@ from pathlib import Path
 from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.device.channel import Channel, open_device
 from copydesk.imagefetcher.device.errors import MountError
-from copydesk.imagefetcher.device.mounts import FUSE_TYPE, mount_fuse, mounted, unmount
+from copydesk.imagefetcher.device.mounts import FUSE_TYPE, mount_fuse, mounted, real_place, unmount
 from copydesk.imagefetcher.holder.client import HolderClient
 
 HELD_NAME = "devices"
@@ -67,7 +67,8 @@ def _is_served_by(descriptor: int, target: Path) -> bool:
 
 
 def _lies_at(target: Path) -> bool:
-    return any(mount.target == str(target) and mount.kind == FUSE_TYPE for mount in mounted())
+    place = real_place(target)
+    return any(mount.target == place and mount.kind == FUSE_TYPE for mount in mounted())
 
 
 def _clear(target: Path) -> None:

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS snapshots (
 """
 _FIRST_NUMBER = """
 INSERT INTO sqlite_sequence (name, seq)
-SELECT 'snapshots', CAST(strftime('%s') AS INTEGER)
+SELECT 'snapshots', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'snapshots');
 """
 _COLUMNS = "id, name, parent, kind, created, updated, labels, image, whole"

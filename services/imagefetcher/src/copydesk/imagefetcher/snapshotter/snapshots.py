@@ -13,7 +13,7 @@ from pathlib import Path
 
 from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.errors import ImageError
-from copydesk.imagefetcher.node import Node
+from copydesk.imagefetcher.node import Node, TargetError
 from copydesk.imagefetcher.snapshotter.catalogue import Catalogue, Kind, Snapshot
 from copydesk.imagefetcher.snapshotter.errors import SnapshotExistsError
 from copydesk.imagefetcher.snapshotter.labels import Layer, layer_of
@@ -102,6 +102,18 @@ class Snapshots:
             (0, 0) if snapshot.image else await asyncio.to_thread(_usage, self._folder / str(snapshot.id) / "fs")
         )
 
+    async def settle(self) -> None:
+        """Unmount images that no snapshot needs, as a process that was killed, or a pull given up, leaves them."""
+        images = self._folder / "images"
+        needed = {str(self._target(snapshot.image)) for snapshot in self._catalogue.all() if snapshot.image}
+        for row in self._node.mounts:
+            if Path(row.target).parent != images or row.target in needed:
+                continue
+            try:
+                await self._node.unmount(Path(row.target), detach=True)
+            except ImageError as error:
+                _log.warning("unmount_failed", image=row.image, error=str(error))
+
     async def clean_up(self) -> None:
         """Remove folders that belong to no snapshot, as a process killed in between has left them."""
         known = {str(snapshot.id) for snapshot in self._catalogue.all()} | {"images"}
@@ -164,7 +176,9 @@ class Snapshots:
             return False
         try:
             await self._mounted(layer.image)
-        except ImageError as error:
+        except Exception as error:  # whatever it is: a pod that starts later is better than one that does not
+            if not isinstance(error, ImageError):
+                _log.exception("mount_failed", image=layer.image)
             _log.info("pulled_normally", image=layer.image, reason=str(error))
             self._normal = {image: until for image, until in self._normal.items() if until > self._loop.time()}
             self._normal[layer.image] = self._loop.time() + NORMAL_S
@@ -181,8 +195,12 @@ class Snapshots:
     async def _unmount(self, image: str) -> None:
         target = self._target(image)
         async with self._mounting[image]:
+            if self._catalogue.uses(image):
+                return  # somebody has pulled it again in the meantime
             try:
                 await self._node.unmount(target, detach=True)
+            except TargetError:
+                return  # it was the last part of one that is unmounted already
             except ImageError as error:
                 _log.warning("unmount_failed", image=image, error=str(error))
             with contextlib.suppress(OSError):
