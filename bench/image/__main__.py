@@ -62,7 +62,12 @@ class Laboratory:
         others.mkdir()
         # A socket's path has at most 107 bytes.
         sockets: Path = stack.enter_context(_folder(None))
-        plugins = {"stargz": sockets / "stargz.sock"}
+        self.stargz = (
+            Stargz(stargz.resolve() / "bin", others, sockets / "stargz.sock", self.host) if stargz else None
+        )
+        if self.stargz:
+            stack.enter_context(self.stargz.running())
+        plugins = {"stargz": sockets / "stargz.sock"} if stargz else {}
         self.containerd: Containerd = stack.enter_context(
             containerd(self.host, folder / "containerd", sockets / "containerd.sock", plugins=plugins)
         )
@@ -72,9 +77,6 @@ class Laboratory:
             containerd(self.host, folder / "lazy", sockets / "lazy.sock", "copydesk", plugins)
         )
         self.reference = f"{self.host}/bench/app:v1"
-        self.stargz = (
-            Stargz(stargz.resolve() / "bin", others, sockets / "stargz.sock", self.host) if stargz else None
-        )
         self.stargz_reference = f"{self.host}/bench/app:stargz"
 
     def copydesk(self, *arguments: str) -> dict[str, Any]:

@@ -31,6 +31,15 @@ class Stargz:
         self._socket = socket
         self._host = host
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the snapshotter; before containerd, which seldom looks for one that was not there."""
+        log = self._folder / "log"
+        command = [str(self._programs / "stargz"), str(self._folder / "root"), str(self._socket), self._host]
+        with run_process(command, log):
+            wait_until("stargz", log, self._socket.exists)
+            yield
+
     def optimise(self, containerd: Containerd, reference: str, target: str, start: Start) -> None:
         """Make an eStargz image of `reference`, ordered by what the start-up reads, and push it as `target`."""
         arguments = json.dumps(["start", *start.modules])
@@ -54,32 +63,13 @@ class Stargz:
             self._client(containerd, "rpull", "--plain-http", reference)
             return ["--snapshotter", "stargz", reference, name]
 
-        with self._snapshotter(containerd, name):
-            try:
-                return measure(link, containerd, prepare, start)
-            finally:
-                forget(containerd, name)
-                with contextlib.suppress(BenchError):
-                    containerd.ctr("images", "rm", "--sync", reference)
+        try:
+            return measure(link, containerd, prepare, start)
+        finally:
+            forget(containerd, name)
+            with contextlib.suppress(BenchError):
+                containerd.ctr("images", "rm", "--sync", reference)
 
     def _client(self, containerd: Containerd, *arguments: str) -> None:
         command = [str(self._programs / "ctr-remote"), *containerd.command("images", *arguments)[1:]]
         call_in(command, {**os.environ, "CONTAINERD_ADDRESS": str(containerd.socket)}, timeout=1800.0)
-
-    @contextmanager
-    def _snapshotter(self, containerd: Containerd, name: str) -> Iterator[None]:
-        socket, log = self._socket, self._folder / "log"
-        socket.unlink(missing_ok=True)
-        root = self._folder / name
-        with run_process([str(self._programs / "stargz"), str(root), str(socket), self._host], log):
-            wait_until("stargz", log, lambda: socket.exists() and _is_connected(containerd))
-            yield
-
-
-def _is_connected(containerd: Containerd) -> bool:
-    """Containerd tries again only after a while where a plugin was away."""
-    try:
-        containerd.ctr("snapshots", "--snapshotter", "stargz", "ls")
-    except BenchError:
-        return False
-    return True
