@@ -1,13 +1,15 @@
-"""The manifests of k8s/base/imagefetcher: they set up what `copydesk image install` does, with no right too many."""
+"""The manifests of k8s/base/imagefetcher set up what `copydesk image install` does, with no right too many."""
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -21,7 +23,9 @@ CHOICE = Choice(Path("python"), Path("/var/lib/copydesk/imagefetcher"), Path("/r
 def objects() -> dict[tuple[str, str], dict[str, Any]]:
     """Every object of the folder, by kind and name, as kustomize puts them together."""
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
-    found = [each for name in kustomization["resources"] for each in yaml.safe_load_all((FOLDER / name).read_text())]
+    found = [
+        each for name in kustomization["resources"] for each in yaml.safe_load_all((FOLDER / name).read_text())
+    ]
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
@@ -123,6 +127,16 @@ def test_selectors_volumes_ports_and_images_fit_together() -> None:
     for name in ("copydesk-image-holder", "copydesk-imagefetcher"):
         assert lazy["scheduling"]["nodeSelector"].items() <= pod(name)["nodeSelector"].items()
         assert "runtimeClassName" not in pod(name)  # else they would wait for themselves
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.31", "1.34"])
+def test_the_schemas_of_kubernetes_hold_for_them(version: str) -> None:
+    for each in objects().values():
+        kubernetes_validate.validate(each, version, strict=True)
+        wrong = copy.deepcopy(each)
+        wrong["metadata"]["nmae"] = "x"
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(wrong, version, strict=True)
 
 
 def test_kustomize_builds_them() -> None:

@@ -9,7 +9,13 @@ _KILL = 1 << (signal.SIGKILL - 1)
 
 
 def is_being_killed(thread: int) -> bool:
-    """Whether a thread is about to end by a signal: the kernel makes SIGKILL of every one that nobody handles."""
+    """Whether a thread is about to end by a signal: the kernel makes SIGKILL of every one that nobody handles.
+
+    0 is a thread that this process cannot see, in a container without the node's process numbers: of it nothing is
+    known, and it waits for its sector.
+    """
+    if thread == 0:
+        return False
     try:
         status = Path(f"/proc/{thread}/status").read_text()
     except OSError:
