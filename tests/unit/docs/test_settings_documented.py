@@ -13,6 +13,7 @@ from copydesk.autoscaler.settings import AutoscalerSettings
 from copydesk.common.settings import ServiceSettings
 from copydesk.eds.settings import EdsSettings
 from copydesk.gateway.settings import GatewaySettings
+from copydesk.imagefetcher.settings import ImageFetcherSettings
 from copydesk.inference.settings import InferenceSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
@@ -28,7 +29,9 @@ def shown(default: object) -> str:
     return f"`{default.value if isinstance(default, enum.Enum) else default}`"
 
 
-@pytest.mark.parametrize("settings", [GatewaySettings, EdsSettings, AutoscalerSettings, InferenceSettings])
+@pytest.mark.parametrize(
+    "settings", [GatewaySettings, EdsSettings, AutoscalerSettings, InferenceSettings, ImageFetcherSettings]
+)
 def test_each_setting_stands_in_the_table_of_its_service(settings: type[ServiceSettings]) -> None:
     _, _, section = PAGE.read_text().partition(f"`{settings.model_config['env_prefix']}<KEY>`")
     table = section.partition("\n### ")[0].splitlines()

@@ -16,6 +16,7 @@ import typer
 from copydesk.cli import measuring
 from copydesk.cli.autoscaler_app import autoscaler_app
 from copydesk.cli.eds_app import eds_app
+from copydesk.cli.image_node_app import image_app
 from copydesk.cli.options import Url
 from copydesk.cli.simulate_app import simulate_app
 
@@ -42,6 +43,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(eds_app, name="eds")
 app.add_typer(autoscaler_app, name="autoscaler")
+app.add_typer(image_app, name="image")
 
 
 class Dtype(StrEnum):

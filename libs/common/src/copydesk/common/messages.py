@@ -181,6 +181,24 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = 0
 
 
+class BlocksReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sectors of a lazily loaded image a node has cached, and where it serves them.
+
+    `image` is the digest of the image's index; `held` has a bit for each sector, the first one lowest. `sequence`
+    grows by one a report, from a start that is unique to this run of the node (`started_at`, in Unix seconds).
+    With `asks`, the node is new to the image and wants to hear the others at once.
+    """
+
+    image: str
+    node: str
+    host: str
+    port: int
+    started_at: float
+    sequence: int
+    held: bytes
+    asks: bool = False
+
+
 def subject_token(name: str) -> str:
     """Return `name` if it may stand as one token of a subject, else raise `InvalidNameError`."""
     if _TOKEN.fullmatch(name) is None:
@@ -218,3 +236,8 @@ def shadow_subject(model: str) -> str:
 def replicas_subject(model: str) -> str:
     """Where the supervisor of a local fleet publishes what it runs; `*` subscribes to every model."""
     return f"{SUBJECT_ROOT}.replicas.{model if model == '*' else subject_token(model)}"
+
+
+def blocks_subject(image: str) -> str:
+    """Where nodes say what they have of `image` (a digest's hexadecimal digits); `*` subscribes to every image."""
+    return f"{SUBJECT_ROOT}.blocks.{image if image == '*' else subject_token(image)}"

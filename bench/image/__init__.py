@@ -1,0 +1,1 @@
+"""Lazily loaded images beside a normal pull; see `python -m bench.image --help`."""

@@ -1,0 +1,1 @@
+"""How others tell the daemon what to do: HTTP and JSON over a Unix socket."""

@@ -1,0 +1,1 @@
+"""Getting sectors: what is fetched next, from whom, and once for all who ask."""
