@@ -148,6 +148,8 @@ class Daemon:
         completion.paused = not settings.background
         self._metrics.watch(store, images=lambda: len(library), mounts=lambda: len(node.mounts))
         node.show_devices()
+        if session.resumed:
+            devices.assume_used()
         devices.start()
         self._stack.push_async_callback(content.fetcher.close)
         self._stack.callback(self._leave, session, devices)

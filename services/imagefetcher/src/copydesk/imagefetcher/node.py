@@ -168,9 +168,13 @@ class Node:
             return known
 
     def forget_unmounted(self) -> int:
-        """Forget all images that are not mounted; return how many those were."""
+        """Forget all images that are not mounted, nor still read; return how many those were."""
         used = {row.image for row in self.mounts}
-        unused = [known for known in self._library.all() if known.image not in used]
+        unused = [
+            known
+            for known in self._library.all()
+            if known.image not in used and not self._devices.in_use(known.volume)
+        ]
         for known in unused:
             self._devices.remove(known.volume)
             self._library.remove(known)
