@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -174,3 +176,12 @@ def _held(folder: Path) -> bool:
         return taken is not None
     finally:
         client.close()
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--no-such", 2)])
+def test_a_holder_that_is_asked_for_help_does_not_begin(tmp_path: Path, argument: str, code: int) -> None:
+    command = [sys.executable, "-m", "copydesk.imagefetcher.holder", argument]
+    environment = os.environ | {"COPYDESK_IMAGEFETCHER_RUN_DIR": str(tmp_path / "run")}
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
+    assert asked.returncode == code
+    assert not (tmp_path / "run").exists()
