@@ -130,7 +130,9 @@ def test_killed_at_any_moment_the_next_daemon_serves_from_the_same_cache(
     node_folder: Path, server: BlobServer, upstream: BlobUpstream, tree: Path, reference: str
 ) -> None:
     expected = hashlib.sha256((tree / "large.bin").read_bytes()).hexdigest()
-    daemon = DaemonProcess(node_folder, server, upstream, background=True, background_mb_s=1000.0)
+    daemon = DaemonProcess(
+        node_folder, server, upstream, background=True, background_mb_s=1000.0, background_delay_ms=0
+    )
     with running_holder(node_folder):
         try:
             daemon.start()
