@@ -87,7 +87,7 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
         15_000,
         ge=0,
         le=3_600_000,
-        description="Milliseconds that completion rests after each new image; in 15,000 most programs have started.",
+        description="Milliseconds that completion rests after a new image; in 15,000 most programs have started.",
     )
     mirrors: str = Field(
         "",
