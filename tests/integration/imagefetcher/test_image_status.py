@@ -27,7 +27,7 @@ def test_the_share_that_is_cached_is_shown(node_folder: Path, upstream: BlobUpst
         assert str(node_folder / "mnt") in said.stdout.replace("\n", "")
         assert "no holder" in said.stdout
         image = json.loads(status(node_folder, "--json").stdout)["images"][0]
-        assert image["held_size"] == client.status().images[0].held_size >= 8 << 20
+        assert 8 << 20 <= image["held_size"] <= client.status().images[0].held_size  # more is fetched ahead
 
 
 def test_without_a_daemon_it_says_how_to_start_one(tmp_path: Path) -> None:
