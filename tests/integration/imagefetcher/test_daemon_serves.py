@@ -169,7 +169,9 @@ def test_a_broken_mirror_is_passed_over(
 def test_running_readers_do_not_notice_that_the_registry_is_gone_once_the_image_is_complete(
     node_folder: Path, server: BlobServer, upstream: BlobUpstream, tree: Path, reference: str
 ) -> None:
-    with running_daemon(settings_in(node_folder, background=True, background_mb_s=1000.0), upstream) as client:
+    with running_daemon(
+        settings_in(node_folder, background=True, background_mb_s=1000.0, background_delay_ms=0), upstream
+    ) as client:
         client.mount(reference, node_folder / "mnt")
         wait_until(lambda: held(client) == client.status().images[0].sectors)
         server.down = True

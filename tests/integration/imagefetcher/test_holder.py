@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -128,7 +130,9 @@ def test_killed_at_any_moment_the_next_daemon_serves_from_the_same_cache(
     node_folder: Path, server: BlobServer, upstream: BlobUpstream, tree: Path, reference: str
 ) -> None:
     expected = hashlib.sha256((tree / "large.bin").read_bytes()).hexdigest()
-    daemon = DaemonProcess(node_folder, server, upstream, background=True, background_mb_s=1000.0)
+    daemon = DaemonProcess(
+        node_folder, server, upstream, background=True, background_mb_s=1000.0, background_delay_ms=0
+    )
     with running_holder(node_folder):
         try:
             daemon.start()
@@ -174,3 +178,12 @@ def _held(folder: Path) -> bool:
         return taken is not None
     finally:
         client.close()
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--no-such", 2)])
+def test_a_holder_that_is_asked_for_help_does_not_begin(tmp_path: Path, argument: str, code: int) -> None:
+    command = [sys.executable, "-m", "copydesk.imagefetcher.holder", argument]
+    environment = os.environ | {"COPYDESK_IMAGEFETCHER_RUN_DIR": str(tmp_path / "run")}
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
+    assert asked.returncode == code
+    assert not (tmp_path / "run").exists()

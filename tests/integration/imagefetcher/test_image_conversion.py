@@ -303,6 +303,11 @@ def test_a_password_is_taken_from_dockers_configuration(password_registry: Docke
     code, _, errors = copydesk("convert", password_registry.reference("app:v1"), "--plain-http", folder=tmp_path)
     assert code == 1
     assert "docker login" in errors
+    wrong = {"username": USER, "password": "wrong"}
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {password_registry.host: wrong}}))
+    code, _, errors = copydesk("convert", password_registry.reference("app:v1"), "--plain-http", folder=tmp_path)
+    assert code == 1
+    assert "refuses the user's name or password" in errors
     entry = {"username": USER, "password": PASSWORD}
     (tmp_path / "config.json").write_text(json.dumps({"auths": {password_registry.host: entry}}))
     converted(password_registry, "app:v1", folder=tmp_path)

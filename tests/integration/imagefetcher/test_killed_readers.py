@@ -19,7 +19,9 @@ _SIGNALLED = """
 import signal, sys
 signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-sys.exit(len(open(sys.argv[1], 'rb', buffering=0).read(65536)) != 65536)
+length = len(open(sys.argv[1], 'rb', buffering=0).read(65536))
+signal.setitimer(signal.ITIMER_REAL, 0)  # at its end Python takes the handler away
+sys.exit(length != 65536)
 """
 
 

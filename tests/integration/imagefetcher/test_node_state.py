@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,8 @@ def test_others_than_root_reach_neither_images_nor_sockets(
     with running_daemon(settings_in(node_folder), upstream) as client:
         client.mount(reference, node_folder / "mnt")
         shown = next((node_folder / "run" / "devices").iterdir())
+        with pytest.raises(OSError, match="not supported"):
+            os.getxattr(shown, "user.x")
         for path in (shown, *(node_folder / "state" / name for name in ("sectors", "images", "snapshots"))):
             assert _as_nobody("ls", str(path.parent if path == shown else path)).returncode != 0
             assert _as_nobody("cat", str(path)).returncode != 0
@@ -138,3 +142,65 @@ def test_impossible_targets_are_refused_one_by_one(
                 client.mount(reference, Path(target))
             assert caught.value.status == 409
         assert client.ready()
+
+
+def test_who_still_reads_what_was_unmounted_is_not_forgotten(
+    node_folder: Path, upstream: BlobUpstream, tree: Path, reference: str
+) -> None:
+    with running_daemon(settings_in(node_folder), upstream) as client:
+        client.mount(reference, node_folder / "mnt")
+        with (node_folder / "mnt" / "large.bin").open("rb", buffering=0) as file:
+            head = file.read(4096)
+            client.unmount(node_folder / "mnt", detach=True)
+            assert client.clear_cache().forgotten == 0
+            assert head + file.read() == (tree / "large.bin").read_bytes()
+        wait_until(lambda: client.clear_cache().forgotten == 1)
+
+
+def test_after_daemon_and_holder_were_killed_together_images_are_mounted_again(
+    node_folder: Path, server: BlobServer, upstream: BlobUpstream, tree: Path, reference: str
+) -> None:
+    daemon = DaemonProcess(node_folder, server, upstream)
+    try:
+        with running_holder(node_folder) as holder:
+            daemon.start()
+            daemon.client.mount(reference, node_folder / "mnt")
+            reader = (node_folder / "mnt" / "large.bin").open("rb", buffering=0)
+            server.gate.clear()
+            holder.kill()
+            daemon.kill()
+            with reader, pytest.raises(OSError, match="Input/output error"):
+                reader.read(4096)
+            server.gate.set()
+        with running_holder(node_folder):
+            daemon.start()
+            status = daemon.client.status()
+            assert (status.resumed, status.holder, status.broken) == (False, True, {})
+            assert sha256(node_folder / "mnt" / "large.bin") == sha256(tree / "large.bin")
+            daemon.client.unmount(node_folder / "mnt")
+    finally:
+        server.gate.set()
+        daemon.stop()
+
+
+def test_a_daemon_that_is_stopped_for_a_while_goes_on(
+    node_folder: Path, server: BlobServer, upstream: BlobUpstream, tree: Path, reference: str
+) -> None:
+    daemon = DaemonProcess(node_folder, server, upstream)
+    with running_holder(node_folder) as holder:
+        try:
+            daemon.start()
+            daemon.client.mount(reference, node_folder / "mnt")
+            for process in (daemon.pid, holder.pid):
+                os.kill(process, signal.SIGSTOP)
+            with ThreadPoolExecutor(1) as pool:
+                reader = pool.submit(sha256, node_folder / "mnt" / "large.bin")
+                with pytest.raises(TimeoutError):
+                    reader.result(0.2)
+                for process in (holder.pid, daemon.pid):
+                    os.kill(process, signal.SIGCONT)
+                assert reader.result(30) == sha256(tree / "large.bin")
+            daemon.client.unmount(node_folder / "mnt")
+        finally:
+            os.kill(holder.pid, signal.SIGCONT)
+            daemon.stop()

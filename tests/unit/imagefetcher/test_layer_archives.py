@@ -16,8 +16,10 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copydesk.imagefetcher.convert.errors import LayerError, TarError
+from copydesk.imagefetcher.convert import spool as spool_module
+from copydesk.imagefetcher.convert.errors import LayerError, SpoolFullError, TarError
 from copydesk.imagefetcher.convert.layer_stream import LayerStream
+from copydesk.imagefetcher.convert.spool import Spool
 from copydesk.imagefetcher.convert.tar_reader import TarReader
 from tests.fixtures.flat_image import flat_image, paths
 from tests.fixtures.oci_image import Item, digest_of, directory, file, hard_link, layer, symlink
@@ -290,3 +292,24 @@ def tar_block(name: bytes, size: int, kind: bytes) -> bytes:
     block[257:265] = b"ustar  \0"
     block[148:156] = b"%06o\0 " % sum(block)
     return bytes(block)
+
+
+def test_a_disk_is_never_filled_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.fstatvfs
+    looked = 0
+
+    def nearly_full(descriptor: int) -> os.statvfs_result:
+        nonlocal looked
+        looked += 1
+        values = list(real(descriptor))
+        if looked > 2:
+            values[4] = 0  # f_bavail
+        return os.statvfs_result(values)
+
+    monkeypatch.setattr(os, "fstatvfs", nearly_full)
+    monkeypatch.setattr(spool_module, "LOOK_BYTES", 1 << 20)
+    with Spool() as spool:
+        pieces = ((at, os.urandom(1 << 20)) for at in range(0, 64 << 20, 1 << 20))
+        with pytest.raises(SpoolFullError):
+            spool.add(64 << 20, pieces)
+        assert spool.size < 8 << 20

@@ -18,7 +18,7 @@ from copydesk.imagefetcher.installation import (
     InstallationError,
     missing_lines,
     plan,
-    read_config,
+    read,
     write,
 )
 
@@ -67,11 +67,19 @@ def test_a_configuration_that_is_not_understood_is_refused(config: str) -> None:
 
 
 def test_a_second_run_writes_nothing_and_settings_are_never_overwritten(tmp_path: Path) -> None:
-    assert read_config(tmp_path) is None
+    assert read(CONFIG, tmp_path) is None
     files = plan(CHOICE, None).files
     assert set(write(files, tmp_path)) == set(files)
     settings = tmp_path / ENVIRONMENT.relative_to("/")
     settings.write_text("COPYDESK_IMAGEFETCHER_CACHE_LIMIT_MB=100\n")
     assert write(files, tmp_path) == []
     assert settings.read_text() == "COPYDESK_IMAGEFETCHER_CACHE_LIMIT_MB=100\n"
-    assert read_config(tmp_path) == files[CONFIG]
+    assert read(CONFIG, tmp_path) == files[CONFIG]
+
+
+def test_settings_that_are_there_stay_and_what_they_lack_is_left_to_do() -> None:
+    first = plan(CHOICE, None).files[ENVIRONMENT] + "COPYDESK_IMAGEFETCHER_BACKGROUND=false\n"
+    assert not any(str(ENVIRONMENT) in step for step in plan(CHOICE, None, first).left)
+    moved = Choice(CHOICE.python, CHOICE.state_dir, Path("/run/moved"))
+    (step,) = (step for step in plan(moved, None, first).left if str(ENVIRONMENT) in step)
+    assert step.splitlines()[1:] == ["COPYDESK_IMAGEFETCHER_RUN_DIR=/run/moved"]

@@ -11,8 +11,16 @@ from copydesk.cli.image_app import Json, image_app
 
 __all__ = ["image_app"]
 
+
+def _absolute(value: Path) -> Path:
+    if not value.is_absolute():
+        raise typer.BadParameter(f"{value} is relative; services start elsewhere, say it from / on")
+    return value
+
+
 RunDir = Annotated[
-    Path, typer.Option("--run-dir", metavar="DIR", help="The daemon's COPYDESK_IMAGEFETCHER_RUN_DIR.")
+    Path,
+    typer.Option(metavar="DIR", envvar="COPYDESK_IMAGEFETCHER_RUN_DIR", help="The daemon's folder of sockets."),
 ]
 
 
@@ -21,10 +29,12 @@ def install(
     root: Annotated[
         Path, typer.Option(metavar="DIR", help="Write below this folder, as for another system.")
     ] = Path("/"),
-    state_dir: Annotated[Path, typer.Option(metavar="DIR", help="Where cached sectors go.")] = Path(
-        "/var/lib/copydesk/imagefetcher"
-    ),
-    run_dir: RunDir = Path("/run/copydesk/imagefetcher"),
+    state_dir: Annotated[
+        Path, typer.Option(metavar="DIR", callback=_absolute, help="Where cached sectors go.")
+    ] = Path("/var/lib/copydesk/imagefetcher"),
+    run_dir: Annotated[
+        Path, typer.Option(metavar="DIR", callback=_absolute, help="The daemon's folder of sockets.")
+    ] = Path("/run/copydesk/imagefetcher"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
     json: Json = False,
 ) -> None:

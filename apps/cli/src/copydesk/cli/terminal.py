@@ -28,7 +28,8 @@ def stdout() -> Console:
 def say_error(message: str, hint: str = "") -> None:
     """Write one line about what went wrong, and what to do about it."""
     line = f"[bold red]error:[/] {escape(message)}"
-    stderr().print(f"{line}; [dim]{escape(hint)}[/]" if hint else line, soft_wrap=True)
+    joint = ". " if hint[:1].isupper() else "; "
+    stderr().print(f"{line}{joint}[dim]{escape(hint)}[/]" if hint else line, soft_wrap=True)
 
 
 def write_line(line: bytes) -> None:

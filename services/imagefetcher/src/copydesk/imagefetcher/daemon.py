@@ -144,10 +144,18 @@ class Daemon:
         session = await asyncio.to_thread(open_session, device_folder(settings.run_dir), self._holder)
         devices = DeviceServer(session.channel, content, settings.device_threads)
         node = Node(library, ledger, content, devices, device_folder(settings.run_dir), self._upstream)
-        completion = Completion(content, settings.background_mb_s * 1e6, settings.run_sectors, node.wanted)
+        completion = Completion(
+            content,
+            settings.background_mb_s * 1e6,
+            settings.run_sectors,
+            node.wanted,
+            settings.background_delay_ms / 1000,
+        )
         completion.paused = not settings.background
         self._metrics.watch(store, images=lambda: len(library), mounts=lambda: len(node.mounts))
         node.show_devices()
+        if session.resumed:
+            devices.assume_used()
         devices.start()
         self._stack.push_async_callback(content.fetcher.close)
         self._stack.callback(self._leave, session, devices)
@@ -237,7 +245,7 @@ class Daemon:
 
     async def _join_bus(self, parts: Parts) -> None:
         settings = self._settings
-        parts.node.changed = parts.completion.wake
+        parts.node.changed = parts.completion.welcome
         if not settings.peer_port and not settings.forecast:
             return
         token = settings.nats_token.get_secret_value() or None
@@ -264,7 +272,7 @@ class Daemon:
         )
 
         def changed() -> None:
-            parts.completion.wake()
+            parts.completion.welcome()
             exchange.wake()
 
         parts.node.changed = changed

@@ -10,6 +10,10 @@ from copydesk.common.telemetry import get_logger
 from copydesk.imagefetcher.errors import ImageError
 from copydesk.imagefetcher.node import Node
 
+MOST_MODELS = 4096
+MOST_IMAGES = 64
+"""What is remembered of decisions, and images that wait for their turn: anybody on NATS can make up more."""
+
 _log = get_logger(__name__)
 
 
@@ -42,9 +46,11 @@ class Forecast:
                 await self._fetch(image)
 
     def _hear(self, decision: ScaleDecision) -> None:
-        before = self._last.get(decision.model)
+        before = self._last.pop(decision.model, None)
         self._last[decision.model] = decision
-        if calls_for_image(before, decision):
+        if len(self._last) > MOST_MODELS:
+            del self._last[next(iter(self._last))]
+        if calls_for_image(before, decision) and len(self._wanted) < MOST_IMAGES:
             self._wanted[decision.image] = None
             self._wake.set()
 

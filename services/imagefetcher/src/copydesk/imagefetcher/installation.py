@@ -55,8 +55,10 @@ class Plan:
     left: tuple[str, ...]
 
 
-def plan(choice: Choice, config: str | None) -> Plan:
+def plan(choice: Choice, config: str | None, environment: str | None = None) -> Plan:
     """What to write on a node whose containerd has this configuration (None: none at all).
+
+    `environment` is what the settings' file holds, if there is one: it stays, and what it lacks is left to do.
 
     Raises InstallationError for a configuration that cannot be read.
     """
@@ -66,7 +68,9 @@ def plan(choice: Choice, config: str | None) -> Plan:
         ENVIRONMENT: _environment(choice),
         DROP_IN: _proxy_plugin(choice),
     }
-    after = ("systemctl daemon-reload", f"systemctl enable --now {HOLDER_UNIT.name} {DAEMON_UNIT.name}")
+    lacking = "" if environment is None else _lacking(environment, files[ENVIRONMENT])
+    amended = (f"in {ENVIRONMENT}, which stays as it is, set:\n{lacking}",) if lacking else ()
+    after = (*amended, "systemctl daemon-reload", f"systemctl enable --now {HOLDER_UNIT.name} {DAEMON_UNIT.name}")
     restart = "systemctl restart containerd"
     if config is None:
         return Plan(
@@ -105,9 +109,9 @@ def write(files: Mapping[Path, str], root: Path) -> list[Path]:
     return written
 
 
-def read_config(root: Path) -> str | None:
-    """Containerd's configuration below `root`, None if there is none. Raises InstallationError."""
-    place = root / CONFIG.relative_to("/")
+def read(path: Path, root: Path) -> str | None:
+    """What a file below `root` holds, None if there is none. Raises InstallationError."""
+    place = root / path.relative_to("/")
     try:
         return place.read_text()
     except FileNotFoundError:
@@ -121,6 +125,12 @@ _CRI_LINES = f"""\
   snapshotter = "{NAME}"
   disable_snapshot_annotations = false
 """
+
+
+def _lacking(environment: str, planned: str) -> str:
+    """The planned settings that a file of settings does not have."""
+    there = {line.strip() for line in environment.splitlines()}
+    return "\n".join(line for line in planned.splitlines() if not line.startswith("#") and line not in there)
 
 
 def _parse(config: str) -> dict[str, Any]:

@@ -18,9 +18,6 @@ from copydesk.imagefetcher.fetch.place import Place
 from copydesk.imagefetcher.index import ImageIndex, decode
 from copydesk.imagefetcher.store.ledger import ImageRow, Ledger
 
-FIRST_NODE = 16
-"""The file number for who shows one image only; 1 is the folder it lies in."""
-
 _CHUNK = 1 << 20
 
 _log = get_logger(__name__)

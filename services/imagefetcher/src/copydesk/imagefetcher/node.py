@@ -69,6 +69,7 @@ class Node:
         self._broken: dict[str, str] = {}
         self._acquiring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._mounting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._unfinished: set[asyncio.Task[None]] = set()
         self.changed: Callable[[], None] = lambda: None
 
     @property
@@ -121,8 +122,11 @@ class Node:
         if not target.is_absolute() or ".." in target.parts or "\0" in str(target):
             raise TargetError(target, "the path must be absolute, and one that can be")
         known = await self.acquire(reference)
-        async with self._mounting[str(target)]:
-            await self._mount(known, target)
+        # Who asked may be gone in the middle of it, as a pull that is given up; what is mounted must be known.
+        work = asyncio.create_task(self._mount_in_turn(known, target))
+        self._unfinished.add(work)
+        work.add_done_callback(self._unfinished.discard)
+        await asyncio.shield(work)
         prefetch(self._content, [known.volume.place(number) for number in known.index.prefetch])
         return known
 
@@ -168,9 +172,13 @@ class Node:
             return known
 
     def forget_unmounted(self) -> int:
-        """Forget all images that are not mounted; return how many those were."""
+        """Forget all images that are not mounted, nor still read; return how many those were."""
         used = {row.image for row in self.mounts}
-        unused = [known for known in self._library.all() if known.image not in used]
+        unused = [
+            known
+            for known in self._library.all()
+            if known.image not in used and not self._devices.in_use(known.volume)
+        ]
         for known in unused:
             self._devices.remove(known.volume)
             self._library.remove(known)
@@ -189,6 +197,10 @@ class Node:
             known = await self.acquire(known.reference)
         await self._mount(known, target)
         _log.info("mount_restored", target=row.target, image=row.image)
+
+    async def _mount_in_turn(self, known: KnownImage, target: Path) -> None:
+        async with self._mounting[str(target)]:
+            await self._mount(known, target)
 
     async def _mount(self, known: KnownImage, target: Path) -> None:
         present = self._mounts.get(str(target))

@@ -83,6 +83,12 @@ class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_")
         gt=0,
         description="Megabytes a second fetched in the background; 20 leave most of 1 Gbit/s to others.",
     )
+    background_delay_ms: int = Field(
+        15_000,
+        ge=0,
+        le=3_600_000,
+        description="Milliseconds that completion rests after a new image; in 15,000 most programs have started.",
+    )
     mirrors: str = Field(
         "",
         description="URLs of registries to ask before the image's own, in order, with commas; none by default.",

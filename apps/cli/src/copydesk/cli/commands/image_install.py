@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from copydesk.cli import terminal
 from copydesk.cli.commands.image_request import run, write_json
-from copydesk.imagefetcher.installation import Choice, plan, read_config, write
+from copydesk.imagefetcher.installation import CONFIG, ENVIRONMENT, Choice, plan, read, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def run_install(request: InstallRequest) -> int:
 
 async def _install(request: InstallRequest) -> int:
     choice = Choice(Path(sys.executable), request.state_dir, request.run_dir)
-    planned = plan(choice, read_config(request.root))
+    planned = plan(choice, read(CONFIG, request.root), read(ENVIRONMENT, request.root))
     written = [] if request.dry_run else write(planned.files, request.root)
     if request.as_json:
         write_json(Installed(tuple(map(str, planned.files)), tuple(map(str, written)), planned.left))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from copydesk.imagefetcher.trace import TraceFormatError
 
 FAILED = 1
 BAD_INPUT = 2
+TERMINATED = 128 + signal.SIGTERM
 _INPUT_ERRORS = (BadReferenceError, CertificateError, CredentialsError, PlainHttpRefusedError, TraceFormatError)
 
 
@@ -82,7 +84,7 @@ class Bars:
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Does the work; returns its exit code, or that of what went wrong, with one line that says what."""
     try:
-        return asyncio.run(work())
+        return asyncio.run(_until_terminated(work()))
     except ImageError as error:
         terminal.say_error(str(error), error.hint)
         return BAD_INPUT if isinstance(error, _INPUT_ERRORS) else FAILED
@@ -90,6 +92,21 @@ def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
         hint = SpoolFullError.hint if error.errno == errno.ENOSPC else ""
         terminal.say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror), hint)
         return FAILED
+
+
+async def _until_terminated(work: Coroutine[Any, Any, int]) -> int:
+    """Does the work; SIGTERM cancels it as Ctrl-C does, or what it keeps in temporary folders would stay there."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        own = asyncio.current_task()
+        if own is None or own.cancelling():
+            raise  # by Ctrl-C
+        return TERMINATED
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def write_json(value: object) -> None:

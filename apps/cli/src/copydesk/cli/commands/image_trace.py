@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -161,9 +162,11 @@ def _warnings(recording: Recording, until: Until) -> Iterator[str]:
 
 def _show(report: Report) -> None:
     out = terminal.stdout()
-    out.print(f"[bold]{escape(report.reference)}[/] {report.platform}: {escape(' '.join(report.command))}")
+    command = shlex.join(report.command)
+    out.print(f"[bold]{escape(report.reference)}[/] {report.platform}: {escape(command)}", soft_wrap=True)
     until = f"{report.seconds:,.1f} s, until {_ENDED[report.ending]}"
     out.print(f"  recorded  {until}; by {report.isolation}")
     out.print(f"  read      {size_text(report.bytes_read)} of {report.files:,} files, in {report.ranges:,} ranges")
     out.print(f"  trace     {escape(report.file)}", soft_wrap=True)
-    out.print(f"Use it with: copydesk image convert {escape(report.reference)} --trace {escape(report.file)}")
+    use = f"copydesk image convert {report.reference} --trace {shlex.quote(report.file)}"
+    out.print(f"Use it with: {escape(use)}", soft_wrap=True)

@@ -24,6 +24,9 @@ BLOCKS_PER_GRANULE = GRANULE // BLOCK_SIZE
 MAX_CHUNKS = 1 << 18
 """A sparse file larger than this many granules takes larger ones, or its table of chunks would be larger than
 it."""
+LOOK_BYTES = 64 << 20
+RESERVE_BYTES = 512 << 20
+"""What is left free on the disk (a twentieth of it, if that is less); looked at every LOOK_BYTES."""
 MAX_FILE_SIZE = 1 << 44
 """The longest file, holes included: 16 TiB, ext4's limit with blocks of 4 KiB."""
 
@@ -55,6 +58,7 @@ class Spool:
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
         self._folder = str(folder or tempfile.gettempdir())
         self._blocks = 0
+        self._looked_at = 0
         self._known: dict[bytes, int] = {}
         self.contents: list[Content] = []
 
@@ -105,7 +109,17 @@ class Spool:
             count * BLOCK_SIZE, b"\0"
         )
 
+    def _leave_room(self) -> None:
+        """Stops before the disk is full: a layer may unpack to any length, and others live on this disk too."""
+        if self._looked_at <= self.size < self._looked_at + LOOK_BYTES and self.size:
+            return
+        self._looked_at = self.size
+        disk = os.fstatvfs(self._file.fileno())
+        if disk.f_bavail * disk.f_frsize < min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 20):
+            raise SpoolFullError(self._folder)
+
     def _append(self, runs: list[Run], file_block: int, data: bytes) -> None:
+        self._leave_room()
         self._write(data, self._blocks * BLOCK_SIZE)
         count = -(-len(data) // BLOCK_SIZE)
         last = runs[-1] if runs else None

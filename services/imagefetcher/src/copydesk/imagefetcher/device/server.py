@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from copydesk.imagefetcher.device.wire import Node, Operation, Request
 from copydesk.imagefetcher.fetch.place import Place
 
 _LOOK_S = 0.25
+_OPENS: dict[int, int] = {Operation.OPEN: 1, Operation.RELEASE: -1}
 
 _log = get_logger(__name__)
 
@@ -43,6 +45,7 @@ class DeviceServer:
         self._volumes: dict[int, Volume] = {}
         self._names: dict[str, Volume] = {}
         self._stopped = False
+        self._open: Counter[int] = Counter()
         self._lock = threading.Lock()
         self._waiting: dict[int, int] = {}
         self._threads = [
@@ -65,6 +68,14 @@ class DeviceServer:
         """Show a volume."""
         self._volumes[volume.node] = volume
         self._names[volume.name] = volume
+
+    def in_use(self, volume: Volume) -> bool:
+        """Whether a file system is mounted from a volume, also one that was detached and is still read."""
+        return self._open[volume.node] > 0
+
+    def assume_used(self) -> None:
+        """Take every volume for used: of what was opened before this process the kernel says nothing."""
+        self._open.update(self._volumes.keys())
 
     def remove(self, volume: Volume) -> None:
         """Show a volume no more; who has it open gets ESTALE."""
@@ -98,6 +109,7 @@ class DeviceServer:
 
     def _describe(self, request: Request) -> tuple[bytes, int]:
         """Return the answer to anything but a read, or an errno."""
+        self._count(request)
         match request.operation:
             case Operation.INIT:
                 return wire.init_reply(request.body), 0
@@ -113,6 +125,12 @@ class DeviceServer:
             case Operation.RELEASE | Operation.RELEASEDIR | Operation.FLUSH | Operation.DESTROY:
                 return b"", 0
         return b"", errno.ENOSYS
+
+    def _count(self, request: Request) -> None:
+        change = _OPENS.get(request.operation, 0)
+        if change and request.node in self._volumes:
+            with self._lock:
+                self._open[request.node] += change
 
     def _look_up(self, name: str) -> tuple[bytes, int]:
         volume = self._names.get(name)

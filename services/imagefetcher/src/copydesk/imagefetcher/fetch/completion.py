@@ -31,19 +31,29 @@ class Completion:
     """Fetches what mounted images still lack, at `rate` bytes a second, and never at the cost of what is cached.
 
     `mounted` returns the sectors of all images to be completed, in the order in which to do it. A node that has
-    all of an image needs no registry any more.
+    all of an image needs no registry any more. For `delay` seconds after each new image it rests: a container that
+    starts has the link for itself then.
     """
 
-    def __init__(self, content: Content, rate: float, run: int, mounted: Callable[[], Sequence[Place]]) -> None:
+    def __init__(
+        self, content: Content, rate: float, run: int, mounted: Callable[[], Sequence[Place]], delay: float
+    ) -> None:
         self._content = content
         self._rate = rate
         self._run = run
         self._mounted = mounted
+        self._delay = delay
+        self._begins_at = 0.0
         self._wake = asyncio.Event()
         self.paused = False
 
     def wake(self) -> None:
-        """Look again, as there is a new image."""
+        """Look again, as there may be more to do."""
+        self._wake.set()
+
+    def welcome(self) -> None:
+        """Look again in a while, as there is a new image."""
+        self._begins_at = asyncio.get_running_loop().time() + self._delay
         self._wake.set()
 
     async def run(self) -> None:
@@ -52,6 +62,9 @@ class Completion:
         pace = Pace(self._rate, loop.time())
         while True:
             self._wake.clear()
+            if (early := self._begins_at - loop.time()) > 0.0:
+                await self._rest(early)
+                continue
             batch = self._batch()
             if not batch:
                 await self._rest(None)

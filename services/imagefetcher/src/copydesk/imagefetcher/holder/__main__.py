@@ -5,6 +5,7 @@ Its one setting is the daemon's COPYDESK_IMAGEFETCHER_RUN_DIR, in which the sock
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -19,6 +20,12 @@ _OUT_OF_MEMORY_SCORE = "-900"
 
 def main() -> int:
     """Serve; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m copydesk.imagefetcher.holder",
+        description="Keep the image fetcher's descriptors while its daemon restarts, until SIGTERM.",
+        epilog=f"The environment's COPYDESK_IMAGEFETCHER_RUN_DIR [{RUN_DIR}] is the folder of its socket.",
+    )
+    parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     _spare()

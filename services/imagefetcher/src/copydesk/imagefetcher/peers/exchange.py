@@ -41,6 +41,7 @@ class PeerExchange:
         self._held = held
         self._started_at = time.time()
         self._sequence = 0
+        self._answering: set[str] = set()
         self._said: dict[str, tuple[bytes, float]] = {}
         self._wake = asyncio.Event()
 
@@ -90,9 +91,18 @@ class PeerExchange:
     def _hear(self, report: BlocksReport) -> None:
         loop = asyncio.get_running_loop()
         self._directory.hear(report, loop.time())
-        if report.asks and report.node != self._node and report.image in self._said:
-            self._said.pop(report.image)
-            loop.call_later(random.uniform(0.0, LONGEST_ANSWER_S), self._wake.set)
+        said = self._said.get(report.image)
+        if not report.asks or report.node == self._node or said is None or report.image in self._answering:
+            return
+        # However many ask, one statement a second answers all of them.
+        wait = max(random.uniform(0.0, LONGEST_ANSWER_S), said[1] + TICK_S - loop.time())
+        self._answering.add(report.image)
+        loop.call_later(wait, self._answer, report.image)
+
+    def _answer(self, image: str) -> None:
+        self._answering.discard(image)
+        self._said.pop(image, None)
+        self._wake.set()
 
     async def _rest(self) -> None:
         self._wake.clear()

@@ -42,6 +42,12 @@ class RegistryUnreachableError(RegistryError):
     hint = "Is the name right, and the registry up? A registry without TLS on this machine needs --plain-http."
 
 
+class CertificateRefusedError(RegistryUnreachableError):
+    """A registry whose certificate nobody here vouches for, or that is another's."""
+
+    hint = "Name the certificates that it is signed with by --ca FILE, or have this machine trust them."
+
+
 class PlainHttpRefusedError(RegistryError):
     """A registry without TLS on another machine: passwords and images would cross the network in the clear."""
 

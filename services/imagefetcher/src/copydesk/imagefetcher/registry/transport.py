@@ -21,6 +21,7 @@ from copydesk.common.backoff import backoff_seconds
 from copydesk.imagefetcher.registry.errors import (
     AnswerError,
     AuthenticationError,
+    CertificateRefusedError,
     NotFoundError,
     RefusedError,
     RegistryUnreachableError,
@@ -167,7 +168,13 @@ class Transport:
         await self._sleep(max(wait, min(told, MAX_RETRY_AFTER)))
 
     def _unreachable(self, error: Exception) -> RegistryUnreachableError:
-        return RegistryUnreachableError(self.host, f"{type(error).__name__}: {error}".rstrip(": "))
+        problem = str(error)
+        if "CERTIFICATE_VERIFY_FAILED" in problem:
+            reason = problem.rpartition("verify failed: ")[2].partition(" (_ssl")[0]
+            return CertificateRefusedError(self.host, f"its certificate is not to be trusted: {reason}")
+        if "WRONG_VERSION_NUMBER" in problem:
+            return RegistryUnreachableError(self.host, "does not speak TLS")
+        return RegistryUnreachableError(self.host, f"{type(error).__name__}: {problem}".rstrip(": "))
 
     async def _persist(
         self,
@@ -251,7 +258,10 @@ class Transport:
 
     async def _refuse(self, response: httpx2.Response, method: str, path: str) -> None:
         try:
-            message = _message(await self.body(response, MAX_ERROR_BYTES))
+            body = await self.body(response, MAX_ERROR_BYTES)
+            message = _message(body)
+            if response.status_code == 400 and response.request.url.scheme == "http" and b"HTTPS" in body:
+                message = "it speaks TLS; leave --plain-http away"
         except (httpx2.TransportError, AnswerError):
             message = ""
         finally:
@@ -261,7 +271,10 @@ class Transport:
             raise NotFoundError(self.host, what)
         if response.status_code in (401, 403):
             told = f": {message}" if message else ""
-            raise AuthenticationError(self.host, f"does not let this user {method} {what}{told}")
+            named = response.request.headers.get("Authorization", "").startswith("Basic ")
+            reason = "refuses the user's name or password" if named and response.status_code == 401 else ""
+            reason = reason or f"does not let this user {method} {what}"
+            raise AuthenticationError(self.host, f"{reason}{told}")
         raise RefusedError(self.host, f"{method} {what}", response.status_code, message)
 
     async def _fetch_token(

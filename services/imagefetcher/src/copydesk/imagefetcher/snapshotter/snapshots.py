@@ -115,7 +115,8 @@ class Snapshots:
                 _log.warning("unmount_failed", image=row.image, error=str(error))
 
     async def clean_up(self) -> None:
-        """Remove folders that belong to no snapshot, as a process killed in between has left them."""
+        """Remove folders and unmount images of no snapshot, as a process killed in between leaves them."""
+        await self.settle()
         known = {str(snapshot.id) for snapshot in self._catalogue.all()} | {"images"}
         for path in await asyncio.to_thread(lambda: list(self._folder.iterdir())):
             if path.name not in known:
