@@ -76,7 +76,8 @@ async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: N
     try:
         assert await bus.wait_connected(10)
         reason = "demand <b>grew</b>"
-        said = [(3, "up", reason), *[(3, "steady", "stay at 3: nothing to do")] * 3, (1, "down", "night fell")]
+        grown, fell = f"add 2 to be 3: {reason}", "remove 2 to be 1: night fell"
+        said = [(3, "up", grown), *[(3, "steady", "stay at 3: nothing to do")] * 3, (1, "down", fell)]
         yesterday = time.time() - 86_400
         for sequence, (replicas, rule, why) in enumerate(said, 1):
             bus.publish(
@@ -92,7 +93,7 @@ async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: N
                 ),
             )
         lines = page.locator("#scaling li")
-        today, before = re.compile(r"^[^,]*: 1 pod\. night fell$"), re.compile(r"\d, .*: 3 pods\. demand")
+        today, before = re.compile(r"^[^,]*: 3 -> 1 pod: night fell$"), re.compile(r"\d, .*: 1 -> 3 pods: demand")
         await expect(lines).to_have_text([today, before])
         await expect(lines.last).to_contain_text(reason)
         await expect(page.locator("#autoscaler")).to_contain_text("It decides every two seconds.")

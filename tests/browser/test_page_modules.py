@@ -199,6 +199,19 @@ async def test_a_draft_keeps_what_was_decided_whatever_is_typed_accepted_or_undo
     ]
 
 
+async def test_a_decision_is_told_by_its_sizes_and_its_reason_without_them(page: Page) -> None:
+    body = """
+      const told = [[3, "add 2 to be 3: more"],
+        [1, "remove 2 to be 1: less"], [3, "stay at 3: a: b"], [2, "odd: c"]];
+      return told.map(([replicas, reason]) => module.resized(replicas, reason));"""
+    assert await call(page, "series", body) == [
+        "1 -> 3 pods: more",
+        "3 -> 1 pod: less",
+        "3 pods: a: b",
+        "2 pods: odd: c",
+    ]
+
+
 async def test_the_charts_scale_is_round_and_its_lines_have_gaps(page: Page) -> None:
     body = """
       const { extended, line, nearest, recent, steps } = module;

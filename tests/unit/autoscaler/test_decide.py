@@ -29,6 +29,7 @@ from copydesk.autoscaler import (
     decide,
 )
 from copydesk.autoscaler.reason import explain
+from copydesk.autoscaler.refinement import Refinement
 
 # A pod that answers 100 requests a second with 20 at a time; the share of that is linear in the concurrency.
 POD = Capacity(20.0, 100.0, 1000.0, (0.0, 20.0), (0.0, 1.0))
@@ -335,13 +336,17 @@ observations = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.tuples(observations, any_float), min_size=1, max_size=6), st.integers(1, 50), st.integers(0, 50)
+    st.lists(st.tuples(observations, any_float), min_size=1, max_size=6),
+    st.integers(1, 50),
+    st.integers(0, 50),
+    st.booleans(),
+    st.floats(0.05, 1.0),
 )
 def test_whatever_is_observed_the_size_is_within_the_limits(
-    steps: list[tuple[Observation, float]], least: int, more: int
+    steps: list[tuple[Observation, float]], least: int, more: int, measured: bool, learned: float
 ) -> None:
-    policy = Policy(POD, Limits(least, least + more))
-    state = State()
+    policy = Policy(replace(POD, measured=measured), Limits(least, least + more))
+    state = State(refinement=Refinement(learned))
     for observation, now in steps:
         decision, state = decide(policy, state, observation, now)
         assert least <= decision.replicas <= least + more

@@ -121,7 +121,7 @@ def test_nothing_is_decided_until_somebody_says_what_a_pod_can_do() -> None:
     pilot.observer.on_load(load_at(2.0, "p0", 4.0), 2.0)
     policy = pilot.policy(2.0)
     assert policy is not None
-    assert policy.capacity == Capacity(8.0, 16.0, 1000.0, (0.0, 8.0), (0.0, 1.0))
+    assert policy.capacity == Capacity(8.0, 16.0, 1000.0, (0.0, 8.0), (0.0, 1.0), measured=False)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from copydesk.autoscaler.forecast import DAY, Season, observe
 from copydesk.autoscaler.memory import Memory
 from copydesk.autoscaler.pilot import Pilot
 from copydesk.autoscaler.plan import CapacitySource, Configuration, Plan
-from copydesk.autoscaler.refinement import Refinement
+from copydesk.autoscaler.refinement import LEAST, Refinement
 from copydesk.autoscaler.state_file import StateFile, StateFileError
 
 POD = Capacity.assumed(20.0, 1000.0, 100.0)
@@ -137,3 +137,15 @@ async def test_a_folder_that_cannot_be_written_to_stops_nobody(tmp_path: Path) -
     await memory.recall(pilot, NOW)
     await memory.keep([pilot], NOW)
     assert pilot.state == State()
+
+
+def test_what_was_found_of_an_assumption_outlives_a_restart_and_counts_for_a_certificate_as_far_as_that_goes(
+    file: StateFile,
+) -> None:
+    file.save(replace(learned(), refinement=Refinement(0.2)), POD, NOW)
+    found = file.load(RULES, POD, NOW + 60.0)
+    assert found is not None
+    assert found.refinement == Refinement(0.2)
+    measured = file.load(RULES, replace(POD, measured=True), NOW + 60.0)
+    assert measured is not None
+    assert measured.refinement == Refinement(LEAST)

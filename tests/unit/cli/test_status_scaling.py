@@ -59,6 +59,7 @@ def test_a_program_gets_the_same(
 ) -> None:
     assert status(None, tmp_path, as_json=True, watch=False) == 1
     told = json.loads(capfdbinary.readouterr().out)
+    assert told["nats_url"] == fleet.nats_url
     assert told["scaling"] == {"least": 1, "most": 3, "pods": 1, "reason": "demand [fell]"}
     assert {row["name"]: row["draining"] for row in told["processes"] if row["role"] == "pod"} == {
         "pod-1": False,

@@ -88,6 +88,8 @@ def test_the_same_trace_in_another_wrapping_is_the_same(tmp_path: Path, packed: 
         ("time,rate\n0,5\n60,many\n", 3, "no number"),
         ("time,rate\n0,5\n", 0, "fewer than two"),
         ("time,rate\n0,-5\n60,5\n", 0, "below 0"),
+        ("time,requests\n0,5\n60,5\n", 1, "'requests' says how many: divide it"),
+        ("Time,RPS\n0,5\n60,5\n", 1, "'rps' says how many: call it rate"),
         ("time,rate\n0,0\n60,0\n", 0, "no request"),
         ("when,what\n0,5\n", 1, "no column called timestamp or time"),
         ("", 1, "no column"),

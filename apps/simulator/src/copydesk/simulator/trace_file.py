@@ -7,6 +7,8 @@
   failed there (no response tokens) were asked for all the same, and count.
 - Rates: `time` and `rate`; seconds or dates at an even distance, and requests a second.
 
+A file with counts an interval, but without `rate`, is refused: each line would be taken for one request.
+
 Each may be packed by gzip. Times must not run backwards. Long silence is a hole rather than no demand: what is
 missing is not zero. Requests are counted as they are read, so that a file may be larger than memory.
 """
@@ -34,6 +36,18 @@ from copydesk.simulator.trace import LONGEST_S, Trace, TraceError
 LONGEST_GAP_S = 900.0
 LONGEST_LINE = 1_000_000
 _TIMES, _RATE = ("timestamp", "time"), "rate"
+_COUNTS = (
+    "requests",
+    "request_count",
+    "num_requests",
+    "n_requests",
+    "count",
+    "counts",
+    "arrivals",
+    "calls",
+    "hits",
+)
+_SPEEDS = ("rps", "qps", "rates", "requests_per_s", "requests_per_second", "requests/s")
 _GZIP = b"\x1f\x8b"
 _ESCAPED = re.compile("[\udc80-\udcff]")
 """What bytes that are no UTF-8 are read as."""
@@ -76,7 +90,18 @@ def _read(source: str, name: str, file: TextIO, longest_gap_s: float) -> Trace:
         # There is at most one rate a second of the longest trace; what comes beyond shows that there are more.
         rates = islice(_columns(source, rows, (time, head.index(_RATE))), LONGEST_S + 1)
         return _from_rates(source, name, list(rates))
+    _refuse_counts(source, head)
     return _from_arrivals(source, name, _ascending(source, _columns(source, rows, (time,)), longest_gap_s))
+
+
+def _refuse_counts(source: str, head: list[str]) -> None:
+    column = next((column for column in head if column in (*_COUNTS, *_SPEEDS)), None)
+    if column is None:
+        return
+    how = "call it rate" if column in _SPEEDS else "divide it by the seconds of a line, and call it rate"
+    raise TraceError(
+        source, 1, f"without a column called rate each line is one request, but {column!r} says how many: {how}"
+    )
 
 
 def _rows(source: str, file: TextIO) -> Iterator[tuple[int, list[str]]]:

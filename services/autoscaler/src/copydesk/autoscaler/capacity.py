@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from copydesk.loadtest.certificate import Certificate
@@ -20,7 +20,7 @@ from copydesk.loadtest.certificate import Certificate
 class Capacity:
     """One pod: C* (requests), R* (requests a second), and the share of R* done at each concurrency below C*.
 
-    `concurrencies` and `shares` ascend from (0, 0) to (C*, 1).
+    `concurrencies` and `shares` ascend from (0, 0) to (C*, 1). `measured`: by a certificate, not assumed.
     """
 
     concurrency: float
@@ -28,6 +28,7 @@ class Capacity:
     slo_ms: float
     concurrencies: tuple[float, ...]
     shares: tuple[float, ...]
+    measured: bool = True
 
     @classmethod
     def of(cls, certificate: Certificate) -> Capacity:
@@ -47,7 +48,13 @@ class Capacity:
 
         Without a `rate`, a request is taken to last half the objective, so that a full pod keeps it (Little).
         """
-        return cls(concurrency, rate or concurrency / (slo_ms / 2000.0), slo_ms, (0.0, concurrency), (0.0, 1.0))
+        rate = rate or concurrency / (slo_ms / 2000.0)
+        return cls(concurrency, rate, slo_ms, (0.0, concurrency), (0.0, 1.0), measured=False)
+
+    def lessened(self, factor: float) -> Capacity:
+        """Return a pod of which so much is left: it holds and does that part."""
+        held = tuple(one * factor for one in self.concurrencies)
+        return replace(self, concurrency=self.concurrency * factor, rate=self.rate * factor, concurrencies=held)
 
     def share(self, concurrency: float) -> float:
         """Return the part of R* that a pod does which has so many requests; above 1 where work waits."""

@@ -14,12 +14,13 @@ from copydesk.autoscaler import window
 from copydesk.autoscaler.capacity import Capacity
 from copydesk.autoscaler.decision import Decision, Inputs, Rule
 from copydesk.autoscaler.demand import Demand
+from copydesk.autoscaler.disproof import Evidence, disprove
 from copydesk.autoscaler.forecast import forecast, observe
 from copydesk.autoscaler.limits import Limits
 from copydesk.autoscaler.observation import Observation
 from copydesk.autoscaler.pods import Census, count
 from copydesk.autoscaler.reason import explain
-from copydesk.autoscaler.refinement import refine
+from copydesk.autoscaler.refinement import Refinement, refine
 from copydesk.autoscaler.rules import Rules
 from copydesk.autoscaler.state import State
 from copydesk.autoscaler.target import DAY_MINUTES, share, steepest
@@ -43,7 +44,7 @@ def decide(policy: Policy, state: State, observation: Observation, now: float) -
     now = _sane(now, state.last_at)
     rules = policy.rules
     census = count(observation.pods, rules.cold_start_s, rules.stuck_after, now)
-    found = demands.measure(observation.gateways, census, policy.capacity, rules, state.service_s, now)
+    found = _measure(policy, state, observation, census, now)
     size = max(0, observation.size)
     state = _remember(policy, state, found, size, now)
     inputs = _inputs(policy, state, found, census, size, now)
@@ -61,6 +62,14 @@ def _sane(now: float, last: float | None) -> float:
     if not math.isfinite(now):
         return 0.0 if last is None else last
     return now if last is None else max(now, last)
+
+
+def _measure(policy: Policy, state: State, observation: Observation, census: Census, now: float) -> Demand:
+    """Measure demand; in pods as they were assumed, of which each is full with what is left of that."""
+    factor = 1.0 if policy.capacity.measured else state.refinement.factor
+    capacity = policy.capacity if factor == 1.0 else policy.capacity.lessened(factor)
+    found = demands.measure(observation.gateways, census, capacity, policy.rules, state.service_s, now)
+    return found if factor == 1.0 else replace(found, work=found.work * factor)
 
 
 def _remember(policy: Policy, state: State, found: Demand, size: int, now: float) -> State:
@@ -122,25 +131,31 @@ def _learn(policy: Policy, state: State, found: Demand, census: Census, inputs: 
     wanted = tuple(one for one in state.wanted if now - rules.memory_s < one[0] < now and one[1] > inputs.wanted)
     ahead = max(1, math.ceil((rules.cold_start_s + rules.forecast_lead_s) / 60.0))
     known = found.heard and not found.stale
-    load = found.work / (census.ready * inputs.share) if census.ready else math.inf
     return _ramps(
         replace(
             state,
             wanted=(*wanted, (now, inputs.wanted)),
             season=observe(state.season, found.work if known else None, now, ahead),
-            refinement=refine(
-                state.refinement,
-                load=load,
-                p99_ms=found.p99_ms,
-                slo_ms=policy.capacity.slo_ms,
-                clean=known and not (found.waiting or found.refused) and census.ready > 0,
-                now=now,
-            ),
+            refinement=_corrected(policy.capacity, state.refinement, found, census.ready, inputs.share, now),
         ),
         inputs.demand_6,
         rules.unseen_ramp,
         now,
     )
+
+
+def _corrected(
+    capacity: Capacity, before: Refinement, found: Demand, ready: int, share_: float, now: float
+) -> Refinement:
+    """Correct what was certified slowly, and what was assumed quickly."""
+    known, troubled = found.heard and not found.stale, found.waiting or found.refused
+    load = found.work / (ready * share_) if ready else math.inf
+    if capacity.measured:
+        clean = known and not troubled and ready > 0
+        return refine(before, load=load, p99_ms=found.p99_ms, slo_ms=capacity.slo_ms, clean=clean, now=now)
+    done = found.done / (ready * capacity.rate * share_) if ready and found.done is not None else None
+    seen = Evidence(load, done, found.p99_ms, capacity.slo_ms, troubled, known, ready)
+    return disprove(before, seen, min(1.0, 1.0 / capacity.concurrency), now)
 
 
 def _ramps(state: State, demand: float, prior: float, now: float) -> State:

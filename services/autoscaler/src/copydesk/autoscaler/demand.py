@@ -35,6 +35,7 @@ SLOWEST = 2.0
 class Demand:
     """Demand at one moment. `concurrency` are requests at the fleet and in queues before it, `work` pods' worth
     of it with what was refused. `stale` are the gateways that are not heard in time, `heard` whether any is.
+    `done` is what pods answer, in requests a second (Little: what they have over the time that each takes).
     """
 
     concurrency: float
@@ -45,6 +46,7 @@ class Demand:
     refused: bool
     service_s: float | None
     p99_ms: float | None
+    done: float | None
 
 
 def measure(
@@ -77,6 +79,7 @@ def measure(
         shed > 0.0,
         service_s,
         _mean([(one.p99_ms, one.in_flight) for one in fresh]),
+        _done(fresh),
     )
 
 
@@ -101,6 +104,15 @@ def _slowness(concurrency: float, service_s: float, census: Census, capacity: Ca
         return 1.0
     certified = each / rate
     return min(SLOWEST, max(1.0 / SLOWEST, service_s / certified))
+
+
+def _done(fresh: Iterable[GatewayDemand]) -> float | None:
+    rates = [
+        one.in_flight / one.service_s
+        for one in fresh
+        if one.service_s is not None and 0.0 < one.service_s < ABSURD
+    ]
+    return min(ABSURD, sum(rates)) if rates else None
 
 
 def _sound(one: GatewayDemand) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def explain(rule: Rule, called: Rule, inputs: Inputs, replicas: int, policy: Policy) -> str:
     """Return one sentence that says what was done and why: by `rule`, or what `called` for it before limits."""
-    why = _WHY[called](inputs, policy)
+    why = f"{_WHY[called](inputs, policy)}{_doubt(called, inputs, policy)}"
     if rule is Rule.LIMIT:
         why = f"{why}, and the limits are {policy.limits.min_pods} to {policy.limits.max_pods}"
     return f"{_what(inputs.size, replicas)}: {why}"
@@ -24,6 +24,13 @@ def _what(size: int, replicas: int) -> str:
     if replicas == size:
         return f"stay at {size}"
     return f"{'add' if replicas > size else 'remove'} {abs(replicas - size)} to be {replicas}"
+
+
+def _doubt(called: Rule, inputs: Inputs, policy: Policy) -> str:
+    """Say that less is asked of a pod than was assumed, where that counts."""
+    if policy.capacity.measured or inputs.refinement >= 1.0 or called not in _BY_TARGET:
+        return ""
+    return f" (what was assumed of a pod was found too high: {inputs.refinement:.0%} of it counts)"
 
 
 def _work(inputs: Inputs) -> str:
@@ -50,6 +57,8 @@ def _recent(inputs: Inputs, policy: Policy) -> str:
         return took
     return f"{took}, and what works does not go within {policy.rules.panic_s:.0f} s of a jump"
 
+
+_BY_TARGET = (Rule.STEADY, Rule.UP, Rule.PANIC, Rule.DOWN)
 
 _WHY: dict[Rule, Callable[[Inputs, Policy], str]] = {
     Rule.STEADY: lambda i, _: _work(i),

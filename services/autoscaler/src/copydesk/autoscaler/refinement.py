@@ -19,12 +19,20 @@ AT_TARGET, ABOVE_TARGET = 0.9, 1.05
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """The factor on the target, how long the evidence for either change has lasted, and when it last changed."""
+    """The factor on the target, how long the evidence for either change has lasted, and when it last changed.
+
+    The last four are for a capacity that is assumed (`disproof`): the factor that last held (0: none), the one
+    that last failed, the most that full pods did, of what was assumed (0: not known), and the pods at work.
+    """
 
     factor: float = 1.0
     bad_since: float | None = None
     good_since: float | None = None
     changed_at: float | None = None
+    held: float = 0.0
+    failed: float | None = None
+    full: float = 0.0
+    ready: int = 0
 
 
 def refine(
@@ -39,7 +47,7 @@ def refine(
         return _keep(known, bad=None, good=None)
     bad = p99_ms > slo_ms and load <= ABOVE_TARGET
     good = p99_ms < FAR_WITHIN * slo_ms and load >= AT_TARGET
-    known = _keep(known, bad=_since(known.bad_since, bad, now), good=_since(known.good_since, good, now))
+    known = _keep(known, bad=since(known.bad_since, bad, now), good=since(known.good_since, good, now))
     if known.bad_since is not None and now - known.bad_since >= DOWN_AFTER_S and _rested(known, now):
         return replace(known, factor=max(LEAST, known.factor * DOWN), changed_at=now, good_since=None)
     if known.good_since is not None and now - known.good_since >= UP_AFTER_S:
@@ -53,7 +61,8 @@ def _keep(known: Refinement, *, bad: float | None, good: float | None) -> Refine
     return replace(known, bad_since=bad, good_since=good)
 
 
-def _since(before: float | None, holds: bool, now: float) -> float | None:
+def since(before: float | None, holds: bool, now: float) -> float | None:
+    """Return since when it holds, None if it does not."""
     if not holds:
         return None
     return now if before is None else before

@@ -100,7 +100,7 @@ class StateFile:
             ramps=saved.ramps,
             ramp=steepest(saved.ramps, rules.unseen_ramp) if saved.ramps else 0.0,
             season=saved.season,
-            refinement=Refinement(factor=saved.factor if fresh else 1.0),
+            refinement=Refinement(factor=_factor(saved.factor, capacity) if fresh else 1.0),
         )
 
     def set_aside(self) -> None:
@@ -135,13 +135,20 @@ def restored(state: State, saved: State) -> State:
     )
 
 
+def _factor(saved: float, capacity: Capacity) -> float:
+    """Return a factor that the loop of this capacity might have found: it may be measured since."""
+    if capacity.measured:
+        return max(LEAST, saved)
+    return min(1.0, max(1.0 / capacity.concurrency, saved))
+
+
 def _fault(saved: _Saved) -> str:
     """Name what cannot be in a state, "" if nothing."""
     season = saved.season
     days = [value for day in (*season.past, season.today) for value in day]
     errors = [value for error in (*season.errors, season.wrong) for value in error]
     checks = {
-        "factor": LEAST <= saved.factor <= MOST,
+        "factor": 0.0 < saved.factor <= MOST,
         "service_s": 0.0 <= saved.service_s < math.inf,
         "saved_at": math.isfinite(saved.saved_at),
         "ramps": len(saved.ramps) <= DAY_MINUTES and _sound(saved.ramps),

@@ -40,9 +40,13 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that `status` knows; `fleet` is None for a fleet that was not started here."""
+    """Everything that `status` knows; what only its supervisor says is None for a fleet not started here.
+
+    `nats_url` is where the services meet, without the token that it asks for.
+    """
 
     url: str
+    nats_url: str | None
     state_dir: str | None
     logs: str | None
     model: str | None
@@ -87,6 +91,7 @@ def look(url: str | None, state_dir: Path | None) -> StatusView:
     api.close()
     return StatusView(
         url=found,
+        nats_url=state.nats_url if state else None,
         state_dir=state.state_dir if state else None,
         logs=state.logs if state else None,
         model=pods.model or (state.model if state else None),

@@ -52,7 +52,7 @@ async def listen(url: str | None, models: tuple[str, ...], on_entry: Callable[[E
         for model in models or ("*",):
             await bus.subscribe(scale_subject(model), ScaleDecision, on_decision)
             await bus.subscribe(shadow_subject(model), ScaleDecision, on_decision)
-        await let_in(bus, server, token)
+        await let_in(bus, server, token, "copydesk up --autoscale 1:4")
     except OriginError:
         await bus.close()
         raise

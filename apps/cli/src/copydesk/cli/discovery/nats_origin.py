@@ -87,21 +87,24 @@ async def begin(url: str, token: str, name: str) -> Bus:
         raise OriginError(str(error), "give one by --nats-url") from error
 
 
-async def let_in(bus: Bus, url: str, token: str) -> None:
-    """Wait for the connection; raise `OriginError` if the server does not let us in, with the reason."""
+async def let_in(bus: Bus, url: str, token: str, start: str = "copydesk up") -> None:
+    """Wait for the connection; raise `OriginError` if the server does not let us in, with the reason.
+
+    `start` is the command for a fleet that says what is listened for.
+    """
     if await bus.wait_connected(FIRST_TRY_S):
         return
-    shown, greeting = await _greeted(url)
+    shown, greeting = await _greeted(url, start)
     if not await bus.wait_connected(CONNECT_S):
         raise _refused(shown, greeting, token)
 
 
-async def _greeted(url: str) -> tuple[str, dict[str, object]]:
+async def _greeted(url: str, start: str) -> tuple[str, dict[str, object]]:
     """Return the first server of `url`, without a password, and its greeting; raise `OriginError` without one."""
     parts = urlsplit(url.split(",")[0].strip())
     host, port = parts.hostname or "", parts.port or NATS_PORT
     shown = f"{parts.scheme}://{host}:{port}"
-    elsewhere = f"say where NATS is by --nats-url or {URL_VARIABLE}, or start a fleet with: copydesk up"
+    elsewhere = f"say where NATS is by --nats-url or {URL_VARIABLE}, or start a fleet with: {start}"
     try:
         async with asyncio.timeout(GREETING_S):
             greeting = await _greeting(host, port)

@@ -4,7 +4,7 @@ import { Trouble, call } from "./api.js";
 import { Chart, clock, moment } from "./chart.js";
 import { askForKey } from "./key.js";
 import { drawPods } from "./pods.js";
-import { extended, recent, shown } from "./series.js";
+import { extended, recent, resized, shown } from "./series.js";
 
 const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
@@ -91,7 +91,7 @@ function showScaling() {
   showAutoscaler();
   at("scaling").replaceChildren(...decisions.map(({ at_ms: time, replicas, reason }) => {
     const item = document.createElement("li");
-    item.textContent = `${moment(time)}: ${replicas} ${replicas === 1 ? "pod" : "pods"}. ${reason}`;
+    item.textContent = `${moment(time)}: ${resized(replicas, reason)}`;
     return item;
   }));
 }

@@ -17,6 +17,13 @@ export function extended(history, answer) {
   return result;
 }
 
+// A decision in one line: the sizes, which its reason begins with in words ("add 2 to be 3: ..."), and then why.
+export function resized(replicas, reason) {
+  const [head, change, by] = /^(?:(add|remove) (\d+) to be \d+|stay at \d+): /.exec(reason) ?? [""];
+  const before = change ? `${change === "add" ? replicas - by : replicas + Number(by)} -> ` : "";
+  return `${before}${replicas} ${replicas === 1 ? "pod" : "pods"}: ${reason.slice(head.length)}`;
+}
+
 // The part of a history that is not older than so many seconds before its end.
 export function recent(history, seconds) {
   const from = (history.at_ms.at(-1) ?? 0) - seconds * 1000;
