@@ -107,7 +107,7 @@ def test_totals_become_rates_between_two_reports_of_one_run(observer: Observer) 
     observer.on_demand(demand(1, shed=1000, completed=50), 1.0)
     assert only(observer).shed == 0.0
     observer.on_demand(demand(2, shed=1007, in_flight=9.5, queued=2.0), 2.0)
-    assert only(observer) == GatewayDemand("g1", 2.0, 9.5, 2.0, 7.0)
+    assert only(observer) == GatewayDemand("g1", 2.0, 9.5, 2.0, 7.0, answered=0.0)
 
 
 def test_a_report_that_was_lost_loses_nothing(observer: Observer) -> None:
