@@ -133,6 +133,7 @@ def test_the_time_at_pods_and_the_99th_percentile_are_of_the_last_seconds(observ
     found = only(observer)
     assert found.service_s == pytest.approx(0.2)
     assert found.p99_ms == pytest.approx(299.0)
+    assert found.answered == pytest.approx(100.0)
     for second in range(3, 12):  # nothing is answered any more: what was seen before says nothing of now
         observer.on_demand(demand(second, latency=both), float(second))
     assert (only(observer, 11.0).service_s, only(observer, 11.0).p99_ms) == (None, None)
