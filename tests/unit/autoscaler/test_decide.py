@@ -323,7 +323,7 @@ def test_each_rule_can_be_said_in_words(rule: Rule) -> None:
 
 
 any_float = st.floats(allow_nan=True, allow_infinity=True)
-reports = st.builds(GatewayDemand, st.sampled_from("abc"), *[any_float] * 4, *[st.none() | any_float] * 2)
+reports = st.builds(GatewayDemand, st.sampled_from("abc"), *[any_float] * 4, *[st.none() | any_float] * 3)
 pods = st.builds(Pod, st.text(max_size=3), st.sampled_from(PodState), any_float, st.none() | any_float)
 observations = st.builds(
     Observation,

@@ -155,11 +155,11 @@ class Fleet:
         use = rate / (ready * self.rate)
         if use > 1.0:
             self.refused_at.append(self.now)
-            report = GatewayDemand(
-                "a", self.now, 1.3 * ready * self.rate, 0.0, rate - ready * self.rate, 1.3, 1700.0
-            )
+            most = ready * self.rate
+            report = GatewayDemand("a", self.now, 1.3 * most, 0.0, rate - most, 1.3, 1700.0, most)
         else:
-            report = GatewayDemand("a", self.now, ready * self.held * use, 0.0, 0.0, 0.5, 500.0 + 400.0 * use**4)
+            late_ms = 500.0 + 400.0 * use**4
+            report = GatewayDemand("a", self.now, ready * self.held * use, 0.0, 0.0, 0.5, late_ms, rate)
         return Observation(len(self.orders), (report,), pods)
 
 

@@ -107,7 +107,7 @@ def test_totals_become_rates_between_two_reports_of_one_run(observer: Observer) 
     observer.on_demand(demand(1, shed=1000, completed=50), 1.0)
     assert only(observer).shed == 0.0
     observer.on_demand(demand(2, shed=1007, in_flight=9.5, queued=2.0), 2.0)
-    assert only(observer) == GatewayDemand("g1", 2.0, 9.5, 2.0, 7.0)
+    assert only(observer) == GatewayDemand("g1", 2.0, 9.5, 2.0, 7.0, answered=0.0)
 
 
 def test_a_report_that_was_lost_loses_nothing(observer: Observer) -> None:
@@ -133,6 +133,7 @@ def test_the_time_at_pods_and_the_99th_percentile_are_of_the_last_seconds(observ
     found = only(observer)
     assert found.service_s == pytest.approx(0.2)
     assert found.p99_ms == pytest.approx(299.0)
+    assert found.answered == pytest.approx(100.0)
     for second in range(3, 12):  # nothing is answered any more: what was seen before says nothing of now
         observer.on_demand(demand(second, latency=both), float(second))
     assert (only(observer, 11.0).service_s, only(observer, 11.0).p99_ms) == (None, None)

@@ -35,7 +35,7 @@ SLOWEST = 2.0
 class Demand:
     """Demand at one moment. `concurrency` are requests at the fleet and in queues before it, `work` pods' worth
     of it with what was refused. `stale` are the gateways that are not heard in time, `heard` whether any is.
-    `done` is what pods answer, in requests a second (Little: what they have over the time that each takes).
+    `done` is what was answered, in requests a second, as far as that is known.
     """
 
     concurrency: float
@@ -107,12 +107,8 @@ def _slowness(concurrency: float, service_s: float, census: Census, capacity: Ca
 
 
 def _done(fresh: Iterable[GatewayDemand]) -> float | None:
-    rates = [
-        one.in_flight / one.service_s
-        for one in fresh
-        if one.service_s is not None and 0.0 < one.service_s < ABSURD
-    ]
-    return min(ABSURD, sum(rates)) if rates else None
+    rates = [one.answered for one in fresh if one.answered is not None and 0.0 <= one.answered < ABSURD]
+    return sum(rates) if rates else None
 
 
 def _sound(one: GatewayDemand) -> bool:

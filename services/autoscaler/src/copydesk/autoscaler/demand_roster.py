@@ -157,8 +157,11 @@ class DemandRoster:
             last = known.report.latency
             known.older, known.newer = known.newer, _Mark(known.heard_at, last.counts, last.at_pods_s)
         service_s, p99_ms = _window(report, known.older)
+        answered = _answered(report, known.older, now)
         known.report, known.heard_at = report, now
-        known.demand = GatewayDemand(report.gateway, now, report.in_flight, report.queued, shed, service_s, p99_ms)
+        known.demand = GatewayDemand(
+            report.gateway, now, report.in_flight, report.queued, shed, service_s, p99_ms, answered
+        )
 
     def _count(self, report: DemandReport, before: DemandReport | None) -> None:
         tally = self.tally
@@ -197,6 +200,12 @@ def _window(report: DemandReport, mark: _Mark) -> tuple[float | None, float | No
         return None, None
     service_s = spent / sum(counts)
     return (service_s if 0.0 < service_s < LARGEST else None), percentile_ms(counts, 0.99)
+
+
+def _answered(report: DemandReport, mark: _Mark, now: float) -> float | None:
+    """Return the answers a second since `mark`, None if not known."""
+    counts = difference(report.latency.counts, mark.counts)
+    return None if counts is None else sum(counts) / max(SHORTEST_S, now - mark.at)
 
 
 def _makes_sense(report: DemandReport) -> bool:

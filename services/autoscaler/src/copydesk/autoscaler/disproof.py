@@ -2,9 +2,9 @@
 
 A certificate is wrong by a tenth, an assumption by a factor of five. So here the target is halved, every ten
 seconds, while pods that do no more than is asked of them miss the objective, or requests wait or are refused.
-What counts is what pods *do* (Little: requests in flight over the time that each takes), since a pod that is
-overwhelmed has many requests and does few. The fall ends a little below what full pods were seen to do, and goes
-on to there when more pods have ended the trouble, unless as much is then done without any: that was a hiccup.
+What counts is what pods *do*, in answers a second, since a pod that is overwhelmed has many requests and answers
+few. The fall ends a little below what full pods were seen to do, and goes on to there when more pods have ended
+the trouble, unless as much is then done without any: that was a hiccup.
 
 It rises again with care: to what has just failed in steps of a tenth, each after two minutes at the target far
 within the objective; beyond that, each after half an hour. A step that fails is taken back, no more: what has held

@@ -38,7 +38,8 @@ class GatewayDemand:
 
     `in_flight` and `queued` are means over time since the report before; `shed` is refused requests a second;
     `service_s` is the mean time that a request takes at a pod, None while none has been answered; `p99_ms` is the
-    99th percentile of latency, None likewise. Zero is what a report says; a missing report says nothing.
+    99th percentile of latency, None likewise; `answered` are answers a second, None if not known. Zero is what a
+    report says; a missing report says nothing.
     """
 
     gateway: str
@@ -48,6 +49,7 @@ class GatewayDemand:
     shed: float = 0.0
     service_s: float | None = None
     p99_ms: float | None = None
+    answered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
