@@ -156,7 +156,7 @@ def test_images_outlive_restarts_of_containerd_the_daemon_and_the_registry(
                 assert containerd.run(reference, "two", "/bin/sum", "/data/large.bin") == LARGE_SUM
                 containerd.remove(reference)
         finally:
-            containerd.stop()
+            containerd.close()
 
 
 def test_many_containers_of_one_image_at_once_fetch_each_sector_once(

@@ -292,12 +292,17 @@ async def test_scouting_tells_the_latency_alone_and_the_rate_of_batches(start_sl
     assert scouted.batch_rate <= 80.0
 
 
+def heed_interrupts() -> None:
+    """A shell starts what it runs in the background with SIGINT ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_a_state_from_which_it_goes_on(start_slots: StartSlots, tmp_path: Path) -> None:
     server = start_slots(8, 5.0)
     state = tmp_path / "state.json"
     arguments = ["capacity", "--url", server.url, "--state", str(state), "--slo-ms", "20000", "--start", "5"]
     command = [sys.executable, "-m", "copydesk.cli", *arguments, "--seconds", "600"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("trial 1:"):
@@ -384,7 +389,8 @@ def test_a_load_that_is_interrupted_reports_what_is_known(start_slots: StartSlot
     server = start_slots(8, 5.0)
     arguments = ["bench", "load", "--url", server.url, "--rate", "40", "--seconds", "600", "--slo-ms", "500"]
     command = [sys.executable, "-c", TALKATIVE, *arguments, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_interrupts) as process:
         assert process.stderr is not None
         told = ""
         while not re.search(r"of [1-9]\d* not answered in 500 ms", told):

@@ -160,11 +160,11 @@ def test_what_is_wrong_in_a_file_is_named_by_its_place(tmp_path: Path, content: 
 
 def test_a_shadow_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     file = tmp_path / "shadow.yaml"
-    file.write_text("candidate: {rules: {guard: 0}}")
+    file.write_text("candidate: {rules: {slack: 0}}")
     error = refused(shadow_file=file)
     assert (error.key, error.problem) == (
         "SHADOW_FILE",
-        f"{file}: candidate.rules.guard: 0.0: expected a finite number above 0, 1 at the most",
+        f"{file}: candidate.rules.slack: 0.0: expected a finite number above 0, 1 at the most",
     )
     assert refused(shadow_file=tmp_path / "none.yaml").problem.endswith("No such file or directory")
 

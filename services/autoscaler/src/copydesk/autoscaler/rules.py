@@ -10,7 +10,7 @@ from copydesk.autoscaler.limits import LimitsError
 LARGEST = 86_400.0
 """Of any rule: a day, where it is a time. Beyond lies nothing that anybody means, and numbers that overflow."""
 LEAST_SHARE = 0.01
-SHARES = ("least_share", "most_share", "shrink_share", "stuck_share", "guard", "slack")
+SHARES = ("least_share", "most_share", "shrink_share", "stuck_share", "slack")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Rules:
     memory_s: float = 300.0
     shrink_s: float = 60.0
     shrink_share: float = 0.10
-    # What is left may be loaded up to this part of the target.
+    # What is left may be loaded up to this part of the target; far above 1, nothing is guarded.
     guard: float = 0.97
     # Less than this part of a fleet is not worth the move: noise would have it back in minutes.
     slack: float = 0.03

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -89,14 +89,15 @@ class WebServer:
 
     async def listen_unix(self, path: Path) -> None:
         """Listen on a socket that only this user may connect to; raises ListenError."""
-        former = os.umask(0o177)
+        listener = socket.socket(socket.AF_UNIX)
         try:
             path.unlink(missing_ok=True)  # noqa: ASYNC240  # in /run, which is memory
-            self._server = await asyncio.start_unix_server(self._accept, path, limit=HEAD_BYTES)
+            listener.bind(str(path))
+            path.chmod(0o600)  # noqa: ASYNC240  # before it listens, when nobody can connect yet
+            self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=HEAD_BYTES)
         except OSError as error:
+            listener.close()
             raise ListenError(str(path), error.strerror or str(error)) from error
-        finally:
-            os.umask(former)
 
     async def close(self) -> None:
         """Listen no more, and end what is being answered."""

@@ -126,10 +126,7 @@ def _listen(path: Path) -> socket.socket:
         raise OSError(errno.EADDRINUSE, "another holder has it, with what it holds")
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    former = os.umask(0o177)
-    try:
-        server.bind(str(path))
-    finally:
-        os.umask(former)
+    server.bind(str(path))
+    path.chmod(0o600)  # before it listens, when nobody can connect yet
     server.listen(16)
     return server

@@ -60,14 +60,14 @@ class SnapshotServer:
 
     async def start(self) -> None:
         """Listen, for root only. Raises ListenError."""
-        former = os.umask(0o177)
+        former = os.umask(0o177)  # for as long as it takes to bind: what else is made meanwhile would suffer
         try:
             self._server.add_insecure_port(f"unix:{self._path}")
-            await self._server.start()
         except RuntimeError as error:
             raise ListenError(str(self._path), "cannot be listened at") from error
         finally:
             os.umask(former)
+        await self._server.start()
         _log.info("snapshotter_listening", path=str(self._path))
 
     async def close(self) -> None:
