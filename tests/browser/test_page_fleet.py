@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import re
 import time
 from pathlib import Path
@@ -72,6 +73,7 @@ async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: N
     await newsroom.open_fleet()
     page = await newsroom.page("/fleet")
     await expect(page.locator("#autoscaler")).to_have_text("No autoscaler has been heard.")
+    await expect(page.locator("#now-pods")).to_have_text("1 of 1")  # so the gateway hears what is published
     bus = await Bus.connect(newsroom.nats.url, name="test")
     try:
         assert await bus.wait_connected(10)
@@ -92,6 +94,7 @@ async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: N
                     rule=rule,
                 ),
             )
+        going_on = asyncio.create_task(_keep_deciding(bus))
         lines = page.locator("#scaling li")
         today, before = re.compile(r"^[^,]*: 3 -> 1 pod: night fell$"), re.compile(r"\d, .*: 1 -> 3 pods: demand")
         await expect(lines).to_have_text([today, before])
@@ -100,8 +103,25 @@ async def test_scale_decisions_are_shown_when_an_autoscaler_is_heard(newsroom: N
         await page.route("**/v1/fleet/history*", silent_for_a_minute)
         await expect(page.locator("#autoscaler")).to_contain_text("No autoscaler has been heard since")
         await page.unroute_all(behavior="ignoreErrors")
+        going_on.cancel()
     finally:
         await bus.close()
+
+
+async def _keep_deciding(bus: Bus) -> None:
+    """Go on saying that one pod is enough, as an autoscaler does: one that falls silent is shown as that."""
+    for sequence in itertools.count(6):
+        await asyncio.sleep(1.0)
+        decision = ScaleDecision(
+            model=MODEL,
+            sent_at=time.time(),
+            replicas=1,
+            reason="stay at 1: nothing to do",
+            epoch=1,
+            sequence=sequence,
+            rule="steady",
+        )
+        bus.publish(scale_subject(MODEL), decision)
 
 
 async def test_a_gateway_that_is_gone_is_said_and_its_successor_followed(newsroom: Newsroom) -> None:
