@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import httpx
 import msgspec
 
 from copydesk.common.errors import CopydeskError
+from copydesk.common.hosts import is_loopback
 
 TIMEOUT_S = 90.0
 """More than a request's deadline in the gateway, whose answer says more than a timeout here would."""
@@ -190,11 +190,7 @@ def _headers() -> dict[str, str]:
 
 
 def _is_loopback(url: str) -> bool:
-    host = httpx.URL(url).host
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(httpx.URL(url).host)
 
 
 def _since(began: float) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import ipaddress
 import math
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
+from copydesk.common.hosts import is_loopback
 from copydesk.common.settings import ServiceSettings
 from copydesk.eds.discovery import Policy
 from copydesk.eds.guard import Limits
@@ -233,7 +233,7 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
     def _private_unless_guarded(cls, value: str, info: ValidationInfo) -> str:
         token = info.data.get("xds_token") or SecretStr("")
         guarded = token.get_secret_value() or info.data.get("xds_client_ca_file")
-        if info.data.get("xds_port") and not guarded and not _is_loopback(value):
+        if info.data.get("xds_port") and not guarded and not is_loopback(value):
             raise ValueError("other than on loopback, set XDS_TOKEN or XDS_CLIENT_CA_FILE")
         return value
 
@@ -246,10 +246,3 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
             limits=Limits(window=self.hold_window_ms / 1000, hold=self.hold_limit_ms / 1000),
             pace=Pace(debounce=self.debounce_ms / 1000, interval=self.publish_interval_ms / 1000),
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

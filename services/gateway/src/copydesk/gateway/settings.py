@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import socket
@@ -12,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from copydesk.common.hosts import is_loopback
 from copydesk.common.messages import subject_token
 from copydesk.common.settings import ServiceSettings, variable_name
 from copydesk.gateway.balancing import Balancing
@@ -408,7 +408,4 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     @property
     def loopback(self) -> bool:
         """Whether `host` can be reached from this machine only; a name other than localhost counts as not."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)

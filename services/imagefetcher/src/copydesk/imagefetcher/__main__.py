@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from copydesk.common.bus import BusUrlError
 from copydesk.common.process import run, run_until_signal
-from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments
+from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, refuse_setting, take_no_arguments
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.imagefetcher.daemon import Daemon, StateInUseError
 from copydesk.imagefetcher.device.errors import MountError
@@ -60,11 +60,11 @@ def main(arguments: Sequence[str] = ()) -> int:
     try:
         run(serve(settings))
     except BusUrlError as error:
-        return _refuse("COPYDESK_IMAGEFETCHER_NATS_URL", str(error))
+        return refuse_setting(ImageFetcherSettings, "NATS_URL", str(error))
     except ListenError as error:
         return _refuse("cannot listen", str(error))
     except StateInUseError as error:
-        return _refuse("COPYDESK_IMAGEFETCHER_STATE_DIR", f"{error} ({error.hint})")
+        return refuse_setting(ImageFetcherSettings, "STATE_DIR", f"{error} ({error.hint})")
     except (MountError, LedgerError, HolderError) as error:
         return _refuse(str(error), error.hint)
     except OSError as error:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Self
 
+from copydesk.common import hosts
 from copydesk.imagefetcher.registry.errors import BadReferenceError
 
 DOCKER_HUB = "docker.io"
@@ -72,13 +72,7 @@ class Reference:
 def is_loopback(host: str) -> bool:
     """Whether a registry's host (with or without a port) is this machine by any network's rules."""
     name = host if host.count(":") > 1 and not host.startswith("[") else host.rpartition(":")[0] or host
-    name = name.strip("[]")
-    if name == "localhost":
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return hosts.is_loopback(name.strip("[]"))
 
 
 def _split_tag(name: str) -> tuple[str, str | None]:
