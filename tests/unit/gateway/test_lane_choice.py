@@ -201,10 +201,11 @@ class Charged:
 
     def refuse(self, which: int) -> None:
         client, _, ticket = self.underway.pop(which % len(self.underway))
-        before = self.port.ledger._latency_at
+        before, earlier = self.port.ledger._latency_at, time.monotonic()
         client.seat.recall()
         at = self.port.ledger._latency_at
-        ticket.finish(Ending.ABANDONED, at if at != before else time.monotonic())
+        # What taught the lane nothing teaches nothing a moment before either; a moment after it might.
+        ticket.finish(Ending.ABANDONED, at if at != before else earlier)
 
     def check(self) -> None:
         for name in FIELDS:
