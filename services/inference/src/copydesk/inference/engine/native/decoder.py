@@ -17,7 +17,6 @@ class Decoder:
     def __init__(self, config: ModelConfig, weights: DecoderWeights) -> None:
         self._config = config
         self._weights = weights
-        self._hidden = (config.hidden,)
         self._rotated = config.heads + config.kv_heads
         self._qkv_shape = (-1, config.heads + 2 * config.kv_heads, config.head_dim)
 
@@ -27,21 +26,18 @@ class Decoder:
         x = F.embedding(step.tokens, weights.embedding)
         for index, layer in enumerate(weights.layers):
             x = x + self._attention(x, index, layer, step, cache)
-            x = x + layer.down(layer.gate_up(self._norm(x, layer.mlp_norm)))
+            x = x + layer.mlp(x)
         if step.sampled is not None:
             x = x.index_select(0, step.sampled)
         if not x.shape[0]:
             return x.new_empty(0, self._config.vocabulary)
-        return weights.head(self._norm(x, weights.norm))
-
-    def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, self._hidden, weight, self._config.norm_epsilon)
+        return weights.head(x)
 
     def _attention(
         self, x: torch.Tensor, index: int, layer: LayerWeights, step: Step, cache: SlotCache
     ) -> torch.Tensor:
         heads = self._config.heads
-        qkv = layer.qkv(self._norm(x, layer.attention_norm)).view(self._qkv_shape)
+        qkv = layer.attention_in(x).view(self._qkv_shape)
         _rotate(qkv[:, : self._rotated], step)
         cache.write(index, step.cache_rows, qkv[:, heads:])
         queries, keys, values = qkv[:, :heads], cache.keys[index], cache.values[index]

@@ -23,6 +23,32 @@ class Linear(Protocol):
         ...
 
 
+class Chain:
+    """Maps one after the other: the output of each is the input of the next."""
+
+    def __init__(self, *maps: Linear) -> None:
+        self._maps = maps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the maps."""
+        for each in self._maps:
+            x = each(x)
+        return x
+
+
+class RmsNorm:
+    """`x / rms(x) * weight` over the last dimension (Zhang and Sennrich, arXiv 1910.07467)."""
+
+    def __init__(self, weight: torch.Tensor, epsilon: float) -> None:
+        self._weight = weight
+        self._shape = tuple(weight.shape)
+        self._epsilon = epsilon
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the norm."""
+        return F.rms_norm(x, self._shape, self._weight, self._epsilon)
+
+
 class PlainLinear:
     """`x @ weight.T + bias`, with weight [outputs, inputs]."""
 

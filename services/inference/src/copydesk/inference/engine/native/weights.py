@@ -15,11 +15,13 @@ import torch
 from copydesk.inference.engine.native.checkpoint import CheckpointReader
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.linear import (
+    Chain,
     Linear,
     PackedGate,
     PackedLinear,
     PlainGate,
     PlainLinear,
+    RmsNorm,
     can_pack,
 )
 
@@ -28,23 +30,23 @@ _Pair = tuple[torch.Tensor, torch.Tensor | None]  # weight and bias
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One decoder layer: two norms [hidden] and the maps between them."""
+    """One decoder layer, as maps of the residual stream [tokens, hidden]; norms are in them, to be fused there.
 
-    attention_norm: torch.Tensor
-    qkv: Linear
+    `attention_in` is the norm, then queries, keys and values [tokens, (heads + 2 * kv_heads) * head_dim]; `output`
+    maps what was attended to, [tokens, heads * head_dim], back; `mlp` is norm, gate, up, activation and down.
+    """
+
+    attention_in: Linear
     output: Linear
-    mlp_norm: torch.Tensor
-    gate_up: Linear
-    down: Linear
+    mlp: Linear
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """The whole decoder; `embedding` is [vocabulary, hidden]."""
+    """The whole decoder: `embedding` is [vocabulary, hidden]; `head` is the last norm, then the scores."""
 
     embedding: torch.Tensor
     layers: tuple[LayerWeights, ...]
-    norm: torch.Tensor
     head: Linear
 
 
@@ -72,8 +74,7 @@ class _Builder:
         return DecoderWeights(
             embedding=embedding,
             layers=tuple(self._layer(f"model.layers.{i}") for i in range(c.layers)),
-            norm=self._tensor("model.norm.weight", c.hidden),
-            head=self._head(embedding),
+            head=Chain(self._norm("model.norm"), self._head(embedding)),
         )
 
     def _head(self, embedding: torch.Tensor) -> Linear:
@@ -91,13 +92,17 @@ class _Builder:
             for name, rows in (("q", queries), ("k", keys), ("v", keys))
         )
         return LayerWeights(
-            attention_norm=self._tensor(f"{prefix}.input_layernorm.weight", c.hidden),
-            qkv=self._linear(qkv),
+            attention_in=Chain(self._norm(f"{prefix}.input_layernorm"), self._linear(qkv)),
             output=self._linear(self._pair(f"{attention}.o_proj", c.hidden, queries, bias=c.output_bias)),
-            mlp_norm=self._tensor(f"{prefix}.post_attention_layernorm.weight", c.hidden),
-            gate_up=self._gate_up(f"{prefix}.mlp"),
-            down=self._linear(self._pair(f"{prefix}.mlp.down_proj", c.hidden, c.intermediate, bias=c.mlp_bias)),
+            mlp=Chain(
+                self._norm(f"{prefix}.post_attention_layernorm"),
+                self._gate_up(f"{prefix}.mlp"),
+                self._linear(self._pair(f"{prefix}.mlp.down_proj", c.hidden, c.intermediate, bias=c.mlp_bias)),
+            ),
         )
+
+    def _norm(self, name: str) -> Linear:
+        return RmsNorm(self._tensor(f"{name}.weight", self._config.hidden), self._config.norm_epsilon)
 
     def _gate_up(self, prefix: str) -> Linear:
         c = self._config
