@@ -67,6 +67,8 @@ class CdRequest(ctypes.Structure):
 
 
 DEVICE = ctypes.CFUNCTYPE(_int32, _pointer, ctypes.POINTER(CdStep))
+BEGIN = ctypes.CFUNCTYPE(_int32, _pointer, ctypes.POINTER(CdStep))
+FINISH = ctypes.CFUNCTYPE(_int32, _pointer)
 CHOOSER = ctypes.CFUNCTYPE(_int32, _pointer, _int64, _int32, _floats, _int32, _ints, _int32, _ints, _ints)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from copydesk.inference.engine.native.compiled_types import DEVICE
+from copydesk.inference.engine.native.compiled_types import BEGIN, DEVICE, FINISH
 from copydesk.inference.engine.native.layout import Run, StepResult
 
 
@@ -22,6 +22,15 @@ class Device(Protocol):
 
     def failure(self) -> BaseException | None:
         """Return what went wrong when the function last returned an error, if the device can tell."""
+        ...
+
+
+@runtime_checkable
+class OverlappingDevice(Device, Protocol):
+    """A device that computes a step while the engine plans the next one (csrc/step.hpp says what it is given)."""
+
+    def overlap(self) -> tuple[int, int]:
+        """Return the addresses of a `CdBegin` and of a `CdFinish` function; their self is that of `device`."""
         ...
 
 
@@ -51,16 +60,59 @@ class CalledDevice(ABC):
         return address, 0
 
     def failure(self) -> BaseException | None:
-        """What `compute` raised."""
+        """What was raised first."""
         return self._error
 
     def _step(self, _self: int | None, step: Any) -> int:
+        return self._guarded(lambda: self.compute(step.contents))
+
+    def _guarded(self, work: Callable[[], None]) -> int:
         try:
-            self.compute(step.contents)
+            work()
         except BaseException as error:  # it must not leave a callback
-            self._error = error
+            self._error = self._error or error
             return 1
         return 0
+
+
+class CalledOverlappingDevice(CalledDevice):
+    """An overlapping device in Python.
+
+    `begin` and `finish` are called on the thread that steps. The steps are `CdStep` structures, and stay valid and
+    as they are until they are finished; each that was begun is finished, in order, even after an error.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin = BEGIN(self._begun)
+        self._finish = FINISH(self._finished)
+
+    @abstractmethod
+    def begin(self, step: Any) -> None:
+        """Launch a step. A token -(1 + i) is what sample i of the step that was begun before chooses."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait for the first of the steps under way: fill its `chosen` and `scores`."""
+
+    def compute(self, step: Any) -> None:
+        """Begin and finish."""
+        self.begin(step)
+        self.finish()
+
+    def overlap(self) -> tuple[int, int]:
+        """The addresses of functions that call back into Python."""
+        begin = ctypes.cast(self._begin, ctypes.c_void_p).value
+        finish = ctypes.cast(self._finish, ctypes.c_void_p).value
+        assert begin is not None
+        assert finish is not None
+        return begin, finish
+
+    def _begun(self, _self: int | None, step: Any) -> int:
+        return self._guarded(lambda: self.begin(step.contents))
+
+    def _finished(self, _self: int | None) -> int:
+        return self._guarded(self.finish)
 
 
 class RunnerDevice(CalledDevice):
