@@ -23,7 +23,7 @@ from copydesk.inference.engine.compiled import load_library
 from copydesk.inference.engine.native import CompiledEngine, NativeEngine
 from copydesk.inference.engine.native.devices import RunnerDevice
 from copydesk.inference.engine.native.layout import Run, StepResult
-from copydesk.inference.engine.native.outlook import Crowd, seconds_to_answer
+from copydesk.inference.engine.outlook import Crowd, seconds_to_answer
 
 VOCABULARY = 40
 LATER = 1e9

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from copydesk.common.rpc.frames import Load, Priority
+from copydesk.inference.engine.intake import check
 from copydesk.inference.engine.interface import (
     EngineBrokenError,
     Finish,
@@ -34,11 +35,10 @@ from copydesk.inference.engine.native.compiled_types import (
     CdRequest,
     engine_functions,
 )
-from copydesk.inference.engine.native.devices import Device
+from copydesk.inference.engine.native.devices import Device, OverlappingDevice
 from copydesk.inference.engine.native.generation import Limits, room_in_cache
-from copydesk.inference.engine.native.intake import check
-from copydesk.inference.engine.native.outlook import Crowd, seconds_to_answer
 from copydesk.inference.engine.native.sampling import choose
+from copydesk.inference.engine.outlook import Crowd, seconds_to_answer
 
 _FINISHED, _MADE, _STEP = 0, 1, 2
 _FINISHES = (Finish.STOP, Finish.LENGTH, Finish.CANCELLED, Finish.DEADLINE, Finish.DISPLACED)
@@ -56,7 +56,8 @@ class _Taken:
 class CompiledEngine:
     """An `Engine` that can also run by itself: see `SelfStepping` for that half.
 
-    `asynchronous` says whether a step begins before the results of the one before it have been dealt with.
+    `asynchronous` says whether a step begins before the results of the one before it have been dealt with, and, if
+    the device overlaps with its caller, before they are there.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class CompiledEngine:
         self._failure: BaseException | None = None
         self._chooser = CHOOSER(self._choose)
         function, itself = device.device()
+        begin, finish = device.overlap() if isinstance(device, OverlappingDevice) else (None, None)
         options = CdEngineOptions(
             slots=slots,
             queue=queue,
@@ -92,6 +94,8 @@ class CompiledEngine:
             limits=CdLimits(context, vocabulary, prefill_tokens, draft_tokens),
             device=function,
             device_self=itself,
+            device_begin=begin,
+            device_finish=finish,
             chooser=ctypes.cast(self._chooser, ctypes.c_void_p).value,
             chooser_self=None,
             event_fd=self.event_fd,
@@ -109,7 +113,7 @@ class CompiledEngine:
         on_tokens: OnTokens | None = None,
     ) -> int:
         """Queue a request, or raise a `RequestError`."""
-        check(request, self._limits)
+        check(request, context=self._limits.context, vocabulary=self._limits.vocabulary)
         request_id = next(self._ids)
         prompt, source, stops = array("i", request.prompt), _ids(request.source), _ids(request.stop_ids)
         described = CdRequest(
@@ -137,12 +141,15 @@ class CompiledEngine:
         self._functions.cancel(self._engine, request_id)
 
     def step(self, now: float) -> bool:
-        """End what is cancelled or late, admit, run one step, deliver what it made."""
-        busy = self._functions.step(self._engine, now)
+        """End what is cancelled or late, admit, run one step, deliver what it made.
+
+        Where the engine looks ahead, the step is begun, and what the one before it made is delivered.
+        """
+        busy: int = self._functions.step(self._engine, now)
         if busy < 0:
             raise self._broken(busy)
         self.deliver()
-        return bool(self._taken)
+        return busy > 0 or bool(self._taken)
 
     def load(self) -> Load:
         """How busy the engine is."""
@@ -193,7 +200,7 @@ class CompiledEngine:
         self._functions.acknowledge(self._engine)
 
     def close(self) -> None:
-        """Free what the engine holds; nothing of it may run any more."""
+        """Free what the engine holds, once the device is done with it; `run` and `step` must have returned."""
         self._functions.close(self._engine)
         os.close(self.event_fd)
 

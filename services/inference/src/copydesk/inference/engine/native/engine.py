@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from copydesk.common.rpc.frames import Load, Priority
+from copydesk.inference.engine.intake import check
 from copydesk.inference.engine.interface import Finish, GenerateTokens, OnDone, OnTokens, QueueFullError
 from copydesk.inference.engine.native.devices import Runner
 from copydesk.inference.engine.native.generation import Generation, Limits, room_in_cache
-from copydesk.inference.engine.native.intake import check
 from copydesk.inference.engine.native.layout import Run, StepResult
-from copydesk.inference.engine.native.outlook import Crowd, seconds_to_answer
 from copydesk.inference.engine.native.sampling import choose
 from copydesk.inference.engine.native.schedule import admissions, displaced, overdue, plan
+from copydesk.inference.engine.outlook import Crowd, seconds_to_answer
 
 _SMOOTHING = 0.1  # weight of the latest step in the reported mean: about the last ten count
 _Ended = list[tuple[Generation, Finish]]
@@ -76,7 +76,7 @@ class NativeEngine:
         on_tokens: OnTokens | None = None,
     ) -> int:
         """Queue a request, or raise a `RequestError`."""
-        check(request, self._limits)
+        check(request, context=self._limits.context, vocabulary=self._limits.vocabulary)
         with self._lock:
             request_id = next(self._ids)
             newcomer = Generation(request_id, request, deadline, priority, on_done, self._limits, on_tokens)

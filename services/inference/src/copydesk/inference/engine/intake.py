@@ -9,20 +9,19 @@ from copydesk.inference.engine.interface import (
     PromptTooLongError,
     UnknownTokenError,
 )
-from copydesk.inference.engine.native.generation import Limits
-from copydesk.inference.engine.native.sampling import validate
+from copydesk.inference.engine.sampling_limits import validate
 
 
-def check(request: GenerateTokens, limits: Limits) -> None:
+def check(request: GenerateTokens, *, context: int, vocabulary: int) -> None:
     """Raise the `RequestError` that says why a request cannot be served, if it cannot."""
     if not request.prompt:
         raise EmptyPromptError
-    if len(request.prompt) >= limits.context:
-        raise PromptTooLongError(len(request.prompt), limits.context - 1)
+    if len(request.prompt) >= context:
+        raise PromptTooLongError(len(request.prompt), context - 1)
     if request.max_tokens < 1:
         raise InvalidMaxTokensError(request.max_tokens)
     for token in (min(request.prompt), max(request.prompt)):
-        if not 0 <= token < limits.vocabulary:
-            raise UnknownTokenError(token, limits.vocabulary)
+        if not 0 <= token < vocabulary:
+            raise UnknownTokenError(token, vocabulary)
     if not request.sampling.is_greedy:
         validate(request.sampling)
