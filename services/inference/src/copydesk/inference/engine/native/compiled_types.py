@@ -47,6 +47,8 @@ class CdEngineOptions(ctypes.Structure):
         ("limits", CdLimits),
         ("device", _pointer),
         ("device_self", _pointer),
+        ("device_begin", _pointer),
+        ("device_finish", _pointer),
         ("chooser", _pointer),
         ("chooser_self", _pointer),
         ("event_fd", _int32),

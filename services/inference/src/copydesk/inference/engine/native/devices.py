@@ -55,9 +55,7 @@ class CalledDevice(ABC):
 
     def device(self) -> tuple[int, int]:
         """The address of a function that calls back into Python; it needs no self."""
-        address = ctypes.cast(self._function, ctypes.c_void_p).value
-        assert address is not None
-        return address, 0
+        return _address(self._function), 0
 
     def failure(self) -> BaseException | None:
         """What was raised first."""
@@ -102,11 +100,7 @@ class CalledOverlappingDevice(CalledDevice):
 
     def overlap(self) -> tuple[int, int]:
         """The addresses of functions that call back into Python."""
-        begin = ctypes.cast(self._begin, ctypes.c_void_p).value
-        finish = ctypes.cast(self._finish, ctypes.c_void_p).value
-        assert begin is not None
-        assert finish is not None
-        return begin, finish
+        return _address(self._begin), _address(self._finish)
 
     def _begun(self, _self: int | None, step: Any) -> int:
         return self._guarded(lambda: self.begin(step.contents))
@@ -130,23 +124,34 @@ class RunnerDevice(CalledDevice):
 
 
 class NullDevice:
-    """A device that computes nothing in `seconds` a step: shows what all else costs (csrc/null_device.cpp)."""
+    """A device that computes nothing in `seconds` a step: shows what all else costs (csrc/null_device.cpp).
 
-    def __init__(self, library: ctypes.CDLL, *, seconds: float, vocabulary: int) -> None:
+    Before that, each step costs the processor `launch_seconds`.
+    """
+
+    def __init__(
+        self, library: ctypes.CDLL, *, seconds: float, vocabulary: int, launch_seconds: float = 0.0
+    ) -> None:
         library.cd_null_open.restype = ctypes.c_void_p
-        library.cd_null_open.argtypes = (ctypes.c_double, ctypes.c_int32)
+        library.cd_null_open.argtypes = (ctypes.c_double, ctypes.c_double, ctypes.c_int32)
         self._library = library
-        self._address: int = library.cd_null_open(seconds, vocabulary)
+        self._address: int = library.cd_null_open(seconds, launch_seconds, vocabulary)
 
     def device(self) -> tuple[int, int]:
         """The addresses of its step function and of itself."""
-        function = ctypes.cast(self._library.cd_null_step, ctypes.c_void_p).value
-        assert function is not None
-        return function, self._address
+        return _address(self._library.cd_null_step), self._address
 
     def failure(self) -> BaseException | None:
         """It does not fail."""
         return None
+
+
+class OverlappingNullDevice(NullDevice):
+    """One whose steps take their time beside the engine, as an accelerator's do."""
+
+    def overlap(self) -> tuple[int, int]:
+        """The addresses of its functions."""
+        return _address(self._library.cd_null_begin), _address(self._library.cd_null_finish)
 
 
 def runs_of(step: Any) -> list[Run]:
@@ -171,3 +176,9 @@ def _put(step: Any, runs: Sequence[Run], result: StepResult, vocabulary: int) ->
         elif chosen is not None and run.samples:
             chosen[sample : sample + run.samples] = result.tokens[run.slot]
         sample += run.samples
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address

@@ -73,6 +73,13 @@ void from_history(const Tokens& history, int32_t count, Tokens& draft) {
   append(history, after_echo(history), count, draft);
 }
 
+// An echo is of two tokens at the least, so that the last of those that are known must have come up before.
+bool may_echo(const Tokens& history) {
+  const auto size = static_cast<int32_t>(history.size());
+  const auto last = history.end() - 1;
+  return std::find(history.begin() + std::max(0, size - kLookBack), last, *last) != last;
+}
+
 Course proceed(Course course, const Tokens& source, const int32_t* answer, int32_t length, int32_t drafted,
                int32_t accepted) {
   return {realigned(source, answer, length, course.position + accepted),

@@ -22,6 +22,9 @@ void from_source(const Tokens& source, int32_t position, int32_t count, Tokens& 
 // Appends to `draft` what followed when the last tokens of `history` last came up.
 void from_history(const Tokens& history, int32_t count, Tokens& draft);
 
+// Whether `from_history` may find anything once one more token is known, whichever that is.
+bool may_echo(const Tokens& history);
+
 // The course after a pass that accepted `accepted` of `drafted` tokens; the answer is `answer[0..length)`.
 Course proceed(Course course, const Tokens& source, const int32_t* answer, int32_t length, int32_t drafted,
                int32_t accepted);

@@ -22,9 +22,14 @@ double steady_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-Engine::Engine(const EngineOptions& options) : options_(options), cache_left_(options.cache_tokens) {
+Engine::Engine(const EngineOptions& options)
+    : options_(options),
+      overlaps_(options.asynchronous && options.device_begin != nullptr),
+      cache_left_(options.cache_tokens) {
   for (int32_t slot = 0; slot < options.slots; ++slot) free_.insert(slot);
 }
+
+Engine::~Engine() { abandon(); }
 
 bool Engine::submit(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
@@ -69,14 +74,17 @@ void Engine::cancel(int64_t id) {
 }
 
 int32_t Engine::step(double now) {
-  {
-    std::lock_guard lock(mutex_);
-    begin(now);
-  }
-  if (step_.runs > 0 && compute() != 0) return -1;
+  const bool ahead = look_ahead(now);
+  if (!ahead && !under_way_.empty() && !land()) return -1;
+  Plan& next = prepare(now, ahead);
+  const bool launched = !next.runs.empty() && launch(next);
+  const size_t stay = launched && overlaps_ ? 1 : 0;
+  while (under_way_.size() > stay)
+    if (!land()) return -1;
   std::lock_guard lock(mutex_);
   publish();
-  return !waiting_.empty() || !running_.empty();
+  if (failure_ != 0) return -1;
+  return !waiting_.empty() || !running_.empty() || !under_way_.empty();
 }
 
 int32_t Engine::run() {
@@ -84,10 +92,15 @@ int32_t Engine::run() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || (has_work() && (options_.asynchronous || acknowledged_)); });
-      if (stopping_) return 0;
+      if (stopping_) break;
     }
     if (step(steady_seconds()) < 0) return failure_;
   }
+  while (!under_way_.empty())
+    if (!land()) return failure_;
+  std::lock_guard lock(mutex_);
+  publish();
+  return 0;
 }
 
 void Engine::stop() {
@@ -133,63 +146,125 @@ double Engine::step_age(double now) const {
   return began == 0.0 ? 0.0 : now - began;
 }
 
-void Engine::begin(double now) {
+// Whether the next step goes in behind the one under way. Who is cancelled or late is not in it either way.
+bool Engine::look_ahead(double now) {
+  if (under_way_.empty()) return false;
+  std::lock_guard lock(mutex_);
+  foresee(under_way_.back(), running_);
   sweep(now);
+  return can_look_ahead(*under_way_.back(), running_, options_.limits);
+}
+
+Plan& Engine::prepare(double now, bool ahead) {
+  Plan& next = plans_[!under_way_.empty() && under_way_.back() == &plans_[0] ? 1 : 0];
+  std::lock_guard lock(mutex_);
+  if (!ahead) {
+    foresee(nullptr, running_);
+    sweep(now);
+  }
   admit();
-  plan(running_, options_.limits, plan_);
-  if (!plan_.runs.empty()) {
-    plan_.released.clear();
-    plan_.released.swap(released_);
+  plan(running_, options_.limits, next);
+  if (!next.runs.empty()) {
+    next.released.clear();
+    next.released.swap(released_);
   }
-  step_ = plan_.step(options_.limits.vocabulary);
+  next.lay_out(options_.limits.vocabulary);
+  if (overlaps_) see_off(next);
+  return next;
 }
 
-int32_t Engine::compute() {
-  const double began = steady_seconds();
-  step_began_ = began;
-  failure_ = options_.device(options_.device_self, &step_);
-  if (failure_ == 0) apply();
-  step_began_ = 0.0;
-  const double seconds = steady_seconds() - began;
+bool Engine::launch(Plan& plan) {
+  if (under_way_.empty()) step_began_ = steady_seconds();
+  const int32_t code = options_.device_begin ? options_.device_begin(options_.device_self, &plan.step) : 0;
+  if (code == 0) {
+    under_way_.push_back(&plan);
+    return true;
+  }
+  failure_ = code;
+  if (under_way_.empty()) step_began_ = 0.0;
+  return false;
+}
+
+// Completes the first step under way.
+bool Engine::land() {
+  const double began = step_began_;
+  Plan& plan = *under_way_.front();
+  int32_t code = await(plan);
+  under_way_.erase(under_way_.begin());
+  if (code == 0 && !apply(plan)) code = -1;
+  const double now = steady_seconds();
+  step_began_ = under_way_.empty() ? 0.0 : now;
+  if (code != 0) fail(code);
   std::lock_guard lock(mutex_);
-  smooth(step_ms_, seconds * 1e3);
-  events_.insert(events_.end(), {kStep, static_cast<int64_t>(seconds * 1e9)});
-  return failure_;
+  smooth(step_ms_, (now - began) * 1e3);
+  events_.insert(events_.end(), {kStep, static_cast<int64_t>((now - began) * 1e9)});
+  return code == 0;
 }
 
-void Engine::apply() {
-  int32_t* chosen = plan_.chosen.data();
-  const float* scores = plan_.scores.data();
-  for (size_t i = 0; i < plan_.runs.size(); ++i) {
-    const CdRun& run = plan_.runs[i];
-    if (run.scores && !choose(*plan_.runs_of[i], run, scores, chosen)) failure_ = -1;
+int32_t Engine::await(Plan& plan) {
+  if (options_.device_begin) return options_.device_finish(options_.device_self);
+  return options_.device(options_.device_self, &plan.step);
+}
+
+bool Engine::apply(Plan& plan) {
+  int32_t* chosen = plan.chosen.data();
+  const int32_t* tokens = plan.tokens.data();
+  const float* scores = plan.scores.data();
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const CdRun& run = plan.runs[i];
+    const Sequence* sequence = plan.runs_of[i];
+    if (run.scores && sequence && !choose(*sequence, run, tokens, scores, chosen)) return false;
     if (run.scores) scores += static_cast<size_t>(run.samples) * options_.limits.vocabulary;
+    tokens += run.length;
     chosen += run.samples;
   }
-  if (failure_ != 0) return;
   std::lock_guard lock(mutex_);
-  chosen = plan_.chosen.data();
-  for (size_t i = 0; i < plan_.runs.size(); ++i) {
-    const CdRun& run = plan_.runs[i];
-    Sequence& sequence = *plan_.runs_of[i];
-    const int32_t before = sequence.made();
-    const Finish ending = sequence.advance(run.length, run.samples, chosen, options_.limits.context);
+  chosen = plan.chosen.data();
+  tokens = plan.tokens.data();
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const CdRun& run = plan.runs[i];
+    if (Sequence* sequence = plan.runs_of[i]) {
+      const int32_t before = sequence->made();
+      Finish ending = sequence->advance(run, tokens, chosen, options_.limits.context);
+      if (ending == Finish::kNone) ending = sequence->ending;
+      if (sequence->stream && sequence->made() > before) made(*sequence, before);
+      if (ending != Finish::kNone) finish(*sequence, ending);
+    }
+    tokens += run.length;
     chosen += run.samples;
-    if (sequence.stream && sequence.made() > before) made(sequence, before);
-    if (ending != Finish::kNone) finish(sequence, ending);
   }
+  return true;
+}
+
+void Engine::fail(int32_t code) {
+  if (failure_ == 0) failure_ = code;
+  abandon();
+  step_began_ = 0.0;
+}
+
+// Lets the device be done with what is under way, whatever it finds.
+void Engine::abandon() {
+  for (; !under_way_.empty(); under_way_.erase(under_way_.begin())) await(*under_way_.front());
 }
 
 void Engine::sweep(double now) {
   for (int64_t id : cancelled_)
-    if (auto found = sequences_.find(id); found != sequences_.end()) finish(*found->second, Finish::kCancelled);
+    if (auto found = sequences_.find(id); found != sequences_.end()) end_early(*found->second, Finish::kCancelled);
   cancelled_.clear();
   std::vector<Sequence*> late;
   for (const auto& [turn, sequence] : waiting_)
     if (sequence->deadline <= now) late.push_back(sequence);
   for (Sequence* sequence : running_)
     if (sequence->deadline <= now) late.push_back(sequence);
-  for (Sequence* sequence : late) finish(*sequence, Finish::kDeadline);
+  for (Sequence* sequence : late) end_early(*sequence, Finish::kDeadline);
+}
+
+// Ends a request now, or with what the step under way finds for it.
+void Engine::end_early(Sequence& sequence, Finish how) {
+  if (sequence.left) return;
+  if (sequence.fed == 0) return finish(sequence, how);
+  sequence.ending = how;
+  leave(sequence);
 }
 
 void Engine::admit() {
@@ -208,19 +283,36 @@ void Engine::admit() {
   }
 }
 
-bool Engine::choose(Sequence& sequence, const CdRun& run, const float* scores, int32_t* chosen) {
+// Lets go of those who end with a planned step for sure, because there is room for one token only: the next step may
+// have others in their place, since it is computed after this one.
+void Engine::see_off(const Plan& plan) {
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    Sequence& sequence = *plan.runs_of[i];
+    if (plan.runs[i].samples > 0 && sequence.room_ahead(options_.limits.context) == 1) leave(sequence);
+  }
+}
+
+bool Engine::choose(const Sequence& sequence, const CdRun& run, const int32_t* tokens, const float* scores,
+                    int32_t* chosen) {
   if (options_.chooser == nullptr) return false;
   const int32_t* made_tokens = sequence.history.data() + sequence.prompt_length;
+  const int32_t drafted = run.samples - 1;
   const int32_t count = options_.chooser(options_.chooser_self, sequence.id, run.samples, scores, sequence.made(),
-                                         made_tokens, static_cast<int32_t>(sequence.draft.size()),
-                                         sequence.draft.data(), chosen);
+                                         made_tokens, drafted, tokens + (run.length - drafted), chosen);
   if (count < 1 || count > run.samples) return false;
   std::fill(chosen + count, chosen + run.samples, -1);  // no token: agrees with no guess
   return true;
 }
 
+void Engine::leave(Sequence& sequence) {
+  sequence.left = true;
+  free_.insert(sequence.slot);
+  released_.push_back(sequence.slot);
+  cache_left_ += sequence.reserve(options_.limits.context);
+  running_.erase(std::find(running_.begin(), running_.end(), &sequence));
+}
+
 void Engine::finish(Sequence& sequence, Finish finish) {
-  const bool ran = sequence.slot >= 0;
   const bool whole = finish == Finish::kStop || finish == Finish::kLength;
   if (whole) smooth(request_seconds_, steady_seconds() - sequence.admitted);
   const auto first = sequence.history.begin() + sequence.prompt_length;
@@ -228,13 +320,12 @@ void Engine::finish(Sequence& sequence, Finish finish) {
                                  sequence.drafted, sequence.accepted, sequence.stop_id, sequence.made()});
   events_.insert(events_.end(), first, sequence.history.end());
   news_ = true;
-  if (ran) {
-    free_.insert(sequence.slot);
-    released_.push_back(sequence.slot);
-    cache_left_ += sequence.reserve(options_.limits.context);
-    running_.erase(std::find(running_.begin(), running_.end(), &sequence));
-  } else {
+  if (sequence.slot < 0) {
     waiting_.erase(Turn{sequence.priority, sequence.id});
+  } else {
+    if (!sequence.left) leave(sequence);
+    for (Plan* plan : under_way_)
+      std::replace(plan->runs_of.begin(), plan->runs_of.end(), &sequence, static_cast<Sequence*>(nullptr));
   }
   sequences_.erase(sequence.id);
 }

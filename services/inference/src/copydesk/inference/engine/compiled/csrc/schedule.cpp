@@ -16,7 +16,7 @@ struct Portion {
 void portion_out(const std::vector<Sequence*>& running, int32_t prefill_tokens, std::vector<Portion>& portions) {
   std::vector<Sequence*> prompts;
   for (Sequence* sequence : running) {
-    if (sequence->made() > 0)
+    if (sequence->made_ahead() > 0)
       portions.push_back({sequence, 1});
     else
       prompts.push_back(sequence);
@@ -24,22 +24,28 @@ void portion_out(const std::vector<Sequence*>& running, int32_t prefill_tokens, 
   std::sort(prompts.begin(), prompts.end(), [](auto* a, auto* b) { return goes_before(*a, *b); });
   for (Sequence* sequence : prompts) {
     if (prefill_tokens <= 0) break;
-    portions.push_back({sequence, std::min(sequence->pending(), prefill_tokens)});
+    portions.push_back({sequence, std::min(sequence->pending_ahead(), prefill_tokens)});
     prefill_tokens -= portions.back().count;
   }
+}
+
+// How many tokens those who decode leave for drafts.
+int32_t draft_budget(const std::vector<Sequence*>& running, const Limits& limits) {
+  const auto decodes = [](const Sequence* sequence) { return sequence->made_ahead() > 0; };
+  return limits.draft_tokens - static_cast<int32_t>(std::count_if(running.begin(), running.end(), decodes));
 }
 
 void draft(const std::vector<Portion>& portions, int32_t budget, const Limits& limits) {
   std::vector<Sequence*> sampling;
   for (const Portion& portion : portions) {
     portion.sequence->draft.clear();
-    if (portion.count == portion.sequence->pending()) sampling.push_back(portion.sequence);
+    if (portion.count == portion.sequence->pending_ahead()) sampling.push_back(portion.sequence);
   }
   if (budget <= 0 || sampling.empty()) return;
   const int32_t free = budget / (kFreeShare * static_cast<int32_t>(sampling.size()));
   std::vector<int32_t> wanted;
   for (Sequence* sequence : sampling) {
-    sequence->guess(free, budget, limits.context, limits.vocabulary);
+    if (sequence->awaited < 0) sequence->guess(free, budget, limits.context, limits.vocabulary);
     wanted.push_back(static_cast<int32_t>(sequence->draft.size()));
   }
   const std::vector<int32_t> shares = share(budget, wanted);
@@ -48,18 +54,22 @@ void draft(const std::vector<Portion>& portions, int32_t budget, const Limits& l
 
 void add_run(const Portion& portion, Plan& out) {
   const Sequence& s = *portion.sequence;
-  const bool samples = portion.count == s.pending();
-  const auto fresh = s.history.begin() + s.cached;
-  out.tokens.insert(out.tokens.end(), fresh, fresh + portion.count);
+  const bool samples = portion.count == s.pending_ahead();
+  if (s.awaited < 0) {
+    const auto fresh = s.history.begin() + s.cached_ahead();
+    out.tokens.insert(out.tokens.end(), fresh, fresh + portion.count);
+  } else {
+    out.tokens.push_back(-1 - s.awaited);
+  }
   out.tokens.insert(out.tokens.end(), s.draft.begin(), s.draft.end());
   const auto drafted = static_cast<int32_t>(s.draft.size());
   out.runs_of.push_back(portion.sequence);
-  out.runs.push_back({s.slot, s.cached, portion.count + drafted, samples ? 1 + drafted : 0, samples && s.scores});
+  out.runs.push_back({s.slot, s.cached_ahead(), portion.count + drafted, samples ? 1 + drafted : 0, samples && s.scores});
 }
 
 }  // namespace
 
-CdStep Plan::step(int32_t vocabulary) {
+void Plan::lay_out(int32_t vocabulary) {
   int32_t samples = 0, scored = 0;
   for (const CdRun& run : runs) {
     samples += run.samples;
@@ -67,7 +77,7 @@ CdStep Plan::step(int32_t vocabulary) {
   }
   chosen.resize(samples);
   scores.resize(static_cast<size_t>(scored) * vocabulary);
-  return {static_cast<int32_t>(runs.size()), static_cast<int32_t>(tokens.size()), samples, scored, runs.data(),
+  step = {static_cast<int32_t>(runs.size()), static_cast<int32_t>(tokens.size()), samples, scored, runs.data(),
           tokens.data(), chosen.data(), scored ? scores.data() : nullptr, static_cast<int32_t>(released.size()),
           released.data()};
 }
@@ -89,6 +99,35 @@ std::vector<int32_t> share(int32_t budget, const std::vector<int32_t>& wanted) {
   return given;
 }
 
+void foresee(const Plan* under_way, const std::vector<Sequence*>& running) {
+  for (Sequence* sequence : running) {
+    sequence->fed = 0;
+    sequence->awaited = -1;
+  }
+  if (under_way == nullptr) return;
+  int32_t sample = 0;
+  for (size_t i = 0; i < under_way->runs.size(); ++i) {
+    const CdRun& run = under_way->runs[i];
+    if (Sequence* sequence = under_way->runs_of[i]) {
+      sequence->fed = run.length;
+      sequence->awaited = run.samples > 0 ? sample : -1;
+    }
+    sample += run.samples;
+  }
+}
+
+bool can_look_ahead(const Plan& under_way, const std::vector<Sequence*>& running, const Limits& limits) {
+  const bool drafting = draft_budget(running, limits) > 0;
+  for (size_t i = 0; i < under_way.runs.size(); ++i) {
+    const CdRun& run = under_way.runs[i];
+    const Sequence* sequence = under_way.runs_of[i];
+    if (sequence == nullptr || sequence->left || run.samples == 0) continue;
+    if (run.samples > 1 || sequence->scores) return false;
+    if (drafting && sequence->may_guess(limits.context)) return false;
+  }
+  return true;
+}
+
 void plan(const std::vector<Sequence*>& running, const Limits& limits, Plan& out) {
   out.runs_of.clear();
   out.runs.clear();
@@ -96,8 +135,7 @@ void plan(const std::vector<Sequence*>& running, const Limits& limits, Plan& out
   std::vector<Portion> portions;
   portions.reserve(running.size());
   portion_out(running, limits.prefill_tokens, portions);
-  const auto decoding = std::count_if(running.begin(), running.end(), [](auto* s) { return s->made() > 0; });
-  draft(portions, limits.draft_tokens - static_cast<int32_t>(decoding), limits);
+  draft(portions, draft_budget(running, limits), limits);
   for (const Portion& portion : portions) add_run(portion, out);
 }
 

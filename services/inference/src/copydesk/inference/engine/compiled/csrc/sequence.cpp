@@ -8,6 +8,8 @@ int32_t Sequence::room(int32_t context) const {
   return std::min(max_tokens - made(), context - static_cast<int32_t>(history.size()));
 }
 
+int32_t Sequence::room_ahead(int32_t context) const { return room(context) - (awaited >= 0); }
+
 int32_t Sequence::reserve(int32_t context) const {
   const int32_t most = std::min(context, prompt_length + max_tokens);
   return (most + kPageTokens - 1) / kPageTokens * kPageTokens;
@@ -28,15 +30,20 @@ void Sequence::guess(int32_t free, int32_t most, int32_t context, int32_t vocabu
   draft.erase(std::find_if_not(draft.begin(), draft.end(), usable), draft.end());
 }
 
-Finish Sequence::advance(int32_t fed, int32_t samples, const int32_t* sampled, int32_t context) {
-  const auto guesses = static_cast<int32_t>(draft.size());
-  int32_t right = 0;
-  while (right < guesses && draft[right] == sampled[right]) ++right;
+bool Sequence::may_guess(int32_t context) const {
+  if (room_ahead(context) <= 1) return false;
+  return !source.empty() || may_echo(history);
+}
+
+Finish Sequence::advance(const CdRun& run, const int32_t* tokens, const int32_t* sampled, int32_t context) {
+  const int32_t guesses = std::max(0, run.samples - 1);
+  const int32_t* guess = tokens + (run.length - guesses);
+  const auto right = static_cast<int32_t>(std::mismatch(guess, guess + guesses, sampled).first - guess);
   ++passes;
   drafted += guesses;
   accepted += right;
-  cached += fed - guesses + right;
-  if (samples == 0) return Finish::kNone;
+  cached += run.length - guesses + right;
+  if (run.samples == 0) return Finish::kNone;
   for (int32_t place = 0; place <= right; ++place) {
     const Finish finish = accept(sampled[place], context);
     if (finish != Finish::kNone) return finish;

@@ -26,11 +26,22 @@ struct Sequence {
   int32_t stop_id = -1;  // the stop token that ended it
   double admitted = 0.0;  // when it got its slot, in steady seconds
   Course course;
-  Tokens draft;  // of the step that is being planned or run
+  Tokens draft;  // of the step that is being planned
+
+  // What a step that is under way has of it while the next one is planned (`foresee` in schedule.hpp): how many
+  // tokens it feeds, and at which of its samples the next one is chosen; 0 and -1: nothing.
+  int32_t fed = 0, awaited = -1;
+  bool left = false;              // its last run is under way, and its slot is free for others in later steps
+  Finish ending = Finish::kNone;  // how it ends after that run, unless its tokens end it
 
   int32_t made() const { return static_cast<int32_t>(history.size()) - prompt_length; }
-  int32_t pending() const { return static_cast<int32_t>(history.size()) - cached; }
   int32_t room(int32_t context) const;
+
+  // Seen from behind the step that is under way.
+  int32_t made_ahead() const { return made() + (awaited >= 0); }
+  int32_t cached_ahead() const { return cached + fed; }
+  int32_t pending_ahead() const { return prompt_length + made_ahead() - cached_ahead(); }
+  int32_t room_ahead(int32_t context) const;
   // How many tokens' keys and values it may come to have, in whole pages.
   int32_t reserve(int32_t context) const;
   bool stops_at(int32_t token) const;
@@ -38,8 +49,11 @@ struct Sequence {
   // Fills `draft` with guesses: `free` cost next to nothing, `most` is the limit.
   void guess(int32_t free, int32_t most, int32_t context, int32_t vocabulary);
 
-  // Takes what a step made of a run of `fed` tokens whose last `samples` were sampled after; kNone: go on.
-  Finish advance(int32_t fed, int32_t samples, const int32_t* sampled, int32_t context);
+  // Whether `guess` may find anything after the token that is awaited, whichever that is.
+  bool may_guess(int32_t context) const;
+
+  // Takes what a step made of a run of these tokens; kNone: go on.
+  Finish advance(const CdRun& run, const int32_t* tokens, const int32_t* sampled, int32_t context);
 
  private:
   Finish accept(int32_t token, int32_t context);
