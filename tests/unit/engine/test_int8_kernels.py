@@ -52,9 +52,8 @@ def product(kernels: str, weights: Floats, rows: Floats) -> Floats:
     weights = np.ascontiguousarray(weights)
     put: Any = library.cd_pack_put
     put.restype = None
-    put(
-        ctypes.byref(shape), ctypes.c_void_p(address), DOWN, 0, 0, ctypes.c_void_p(weights.ctypes.data), 0, outputs
-    )
+    data = ctypes.c_void_p(weights.ctypes.data)
+    put(ctypes.byref(shape), ctypes.c_void_p(address), DOWN, 0, 0, data, 0, outputs, None, 0)
     out = np.zeros((len(rows), outputs), np.float32)
     failed = library.cd_kernels_multiply(
         kernels.encode(),

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from copydesk.inference.engine.native.errors import UnreadableModelError, UnsupportedModelError
 from copydesk.inference.engine.native.rope import Rope, RopeKind
+
+if TYPE_CHECKING:
+    from copydesk.inference.quantisation.scheme import Quantisation
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
 _MISTRAL_WINDOW = 4096  # what a Mistral configuration means when it does not say
@@ -22,7 +25,10 @@ _MISTRAL_WINDOW = 4096  # what a Mistral configuration means when it does not sa
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The shape of a Llama-family decoder. `positions` is the longest sequence it was made for, in tokens."""
+    """The shape of a Llama-family decoder. `positions` is the longest sequence it was made for, in tokens.
+
+    `quantisation` says which of its weights are stored in 8 bits, None that none are.
+    """
 
     vocabulary: int
     hidden: int
@@ -38,6 +44,7 @@ class ModelConfig:
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
+    quantisation: Quantisation | None = None
 
     @property
     def group(self) -> int:
@@ -114,6 +121,7 @@ def read_config(directory: Path) -> ModelConfig:
         qkv_bias=qwen or file.attention_bias,
         output_bias=file.attention_bias and not qwen,
         mlp_bias=file.mlp_bias,
+        quantisation=_quantisation(file),
     )
 
 
@@ -127,11 +135,14 @@ def _architecture(file: _ConfigFile) -> str:
 def _refuse_unsupported(file: _ConfigFile) -> None:
     if file.hidden_act != "silu":
         raise UnsupportedModelError("hidden_act", file.hidden_act, "silu")
-    if file.quantization_config is not None:
-        method = file.quantization_config.get("quant_method")
-        raise UnsupportedModelError("quantization_config.quant_method", method, "weights that are not quantised")
     if file.partial_rotary_factor != 1.0:
         raise UnsupportedModelError("partial_rotary_factor", file.partial_rotary_factor, "1.0")
+
+
+def _quantisation(file: _ConfigFile) -> Quantisation | None:
+    from copydesk.inference.quantisation.scheme import parse_quantisation  # whose package may import this one
+
+    return parse_quantisation({"quantization_config": file.quantization_config})
 
 
 def _kv_heads(file: _ConfigFile) -> int:

@@ -10,6 +10,7 @@ import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
+import ml_dtypes
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,22 @@ from copydesk.inference.engine.native.errors import (
     TensorMismatchError,
     UnreadableModelError,
 )
+from copydesk.inference.engine.native.scales import (
+    SCALE,
+    WEIGHT,
+    check_names,
+    check_scale,
+    check_scale_type,
+    check_weight_type,
+    scale_shape,
+    weight_type,
+)
+from copydesk.inference.quantisation.scheme import Quantisation
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2}
+_ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "I8": 1}
+_SIGN_FREE = {"F8_E4M3": 0x7F, "I8": 0xFF}  # what is left of a byte says whether it is a zero
 _LONGEST_HEADER = 100_000_000
 
 
@@ -38,11 +51,15 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """`data` are the bytes of a tensor of `dtype`: F32, BF16 or F16."""
+    """`data` are the bytes of a tensor of `dtype`: F32, BF16, F16; or F8_E4M3, I8, to be multiplied with `scale`.
+
+    There is one scale for each row, or one for all.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     data: NDArray[np.uint8]
+    scale: NDArray[np.float32] | None = None
 
 
 class StoredTensors:
@@ -50,28 +67,57 @@ class StoredTensors:
 
     Raises:
         UnreadableModelError: a file is missing, or is no safetensors file.
+        MissingTensorError, TensorMismatchError: a scale lacks, or is one too many.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, quantisation: Quantisation | None = None) -> None:
+        self._quantisation = quantisation
         self._tensors: dict[str, tuple[_Entry, NDArray[np.uint8]]] = {}
         for path in checkpoint_files(directory):
             self._open(path)
+        check_names({name: entry.dtype for name, (entry, _) in self._tensors.items()}, quantisation)
 
     def tensor(self, name: str, *shape: int) -> StoredTensor:
-        """Look a tensor up.
+        """Look up a tensor that is not quantised.
 
         Raises:
             MissingTensorError: there is none of that name.
             TensorMismatchError: it has another shape, or is not stored as floating point numbers.
         """
+        entry, data = self._look_up(name, shape)
+        check_weight_type(name, entry.dtype, None)
+        return StoredTensor(entry.dtype, shape, data)
+
+    def weight(self, module: str, rows: int, columns: int) -> StoredTensor:
+        """Look up the weight of a linear module, with its scale if the module is quantised.
+
+        Raises:
+            MissingTensorError: the weight or its scale is not there.
+            TensorMismatchError: one of them has another shape or type than it should, or a scale is not positive.
+        """
+        expected = weight_type(self._quantisation, module)
+        entry, data = self._look_up(module + WEIGHT, (rows, columns))
+        check_weight_type(module + WEIGHT, entry.dtype, expected)
+        if self._quantisation is None or expected is None:
+            return StoredTensor(entry.dtype, (rows, columns), data)
+        scale = self._scale(module + SCALE, scale_shape(self._quantisation, rows))
+        empty = ~np.any(data.reshape(len(scale), -1) & _SIGN_FREE[expected], axis=1)
+        check_scale(module + SCALE, scale, empty)
+        return StoredTensor(entry.dtype, (rows, columns), data, scale)
+
+    def _look_up(self, name: str, shape: tuple[int, ...]) -> tuple[_Entry, NDArray[np.uint8]]:
         if name not in self._tensors:
             raise MissingTensorError(name)
         entry, data = self._tensors[name]
         if tuple(entry.shape) != shape:
             raise TensorMismatchError(name, f"of shape {entry.shape}", str(list(shape)))
-        if entry.dtype not in _ITEM_BYTES:
-            raise TensorMismatchError(name, f"of type {entry.dtype}", "float32, bfloat16 or float16")
-        return StoredTensor(entry.dtype, shape, data)
+        return entry, data
+
+    def _scale(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        entry, data = self._look_up(name, shape)
+        check_scale_type(name, entry.dtype)
+        stored = np.frombuffer(data.tobytes(), np.float32 if entry.dtype == "F32" else ml_dtypes.bfloat16)
+        return np.ascontiguousarray(stored, np.float32)
 
     def _open(self, path: Path) -> None:
         try:

@@ -43,11 +43,16 @@ class Block:
     owner: object
 
 
-def packed_block(directory: Path, size: int, fill: Callable[[int], None], folder: Path) -> Block:
-    """Return the block of `directory`, mapped from `folder` or packed by `fill`, which gets a zeroed address."""
+def packed_block(
+    directory: Path, size: int, fill: Callable[[int], None], folder: Path, *, read_as: str = ""
+) -> Block:
+    """Return the block of `directory`, mapped from `folder` or packed by `fill`, which gets a zeroed address.
+
+    `read_as` says how the checkpoint is understood, where that may differ for the same files.
+    """
     if size < _WORTH_A_FILE:
         return _private(size, fill)
-    key = _key(directory, size)
+    key = _key(directory, size, read_as)
     path = folder / f"{key.hex()[:32]}.int8"
     block = _mapped(path, key, size)
     if block is not None:
@@ -74,9 +79,9 @@ def _private(size: int, fill: Callable[[int], None]) -> Block:
     return Block(address, memory)
 
 
-def _key(directory: Path, size: int) -> bytes:
+def _key(directory: Path, size: int, read_as: str) -> bytes:
     """Tell one checkpoint from another, and a file from what replaced it, without reading all of it."""
-    digest = hashlib.sha256(_MAGIC + size.to_bytes(8, "little"))
+    digest = hashlib.sha256(_MAGIC + size.to_bytes(8, "little") + read_as.encode())
     for path in (directory / "config.json", *checkpoint_files(directory)):
         status = path.stat()
         entry = (str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)

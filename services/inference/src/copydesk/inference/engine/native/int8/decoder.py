@@ -18,6 +18,7 @@ from copydesk.inference.engine.native.int8.block import packed_block
 from copydesk.inference.engine.native.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.rope import cosines_and_sines
+from copydesk.inference.engine.native.scales import kept_modules
 
 _log = get_logger(__name__)
 KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
@@ -88,7 +89,8 @@ class Int8Decoder:
         shape = shape_of(config)
         folder = folder or cache_folder() / "packed"
         packer = Packer(library, config, directory)
-        self._block = packed_block(directory, block_size(library, shape), packer.fill, folder)
+        size, read_as = block_size(library, shape), repr(config.quantisation)
+        self._block = packed_block(directory, size, packer.fill, folder, read_as=read_as)
         cos, sin = (
             np.ascontiguousarray(t, np.float32) for t in cosines_and_sines(config.rope, config.head_dim, context)
         )
@@ -110,6 +112,8 @@ class Int8Decoder:
         library.cd_decoder_step.restype = ctypes.c_int32
         library.cd_decoder_step.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         _log.info("int8_decoder_ready", kernels=self.kernels, threads=threads)
+        if kept := kept_modules(config.quantisation, config.layers):
+            _log.info("int8_rounds_weights_kept_in_the_checkpoint", modules=len(kept), first=kept[0])
 
     def device(self) -> tuple[int, int]:
         """The addresses of its step function and of itself."""

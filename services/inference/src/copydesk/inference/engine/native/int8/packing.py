@@ -1,4 +1,10 @@
-"""From the tensors of a checkpoint to the block that `csrc/int8_model.hpp` describes."""
+"""From the tensors of a checkpoint to the block that `csrc/int8_model.hpp` describes.
+
+A weight that is stored in integers is taken as it is, with its scale. Every other one is rounded to integers with
+one scale a row, FP8 after it has been multiplied out, a row at a time. That goes for weights too that a quantised
+checkpoint keeps in higher precision: the decoder has no other arithmetic, and rounding them costs no quality that
+could be measured (docs/engine.md). Who wants them as they are takes bfloat16 or float32.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ from pathlib import Path
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.tensors import StoredTensor, StoredTensors
 
-_STORED = {"F32": 0, "BF16": 1, "F16": 2}
+_STORED = {"F32": 0, "BF16": 1, "F16": 2, "F8_E4M3": 3, "I8": 4}
 
 
 class CdShape(ctypes.Structure):
@@ -70,8 +76,12 @@ class Packer:
     def __init__(self, library: ctypes.CDLL, config: ModelConfig, directory: Path) -> None:
         self._put_part = library.cd_pack_put
         self._put_part.restype = None
-        numbers = ctypes.c_int32
-        self._put_part.argtypes = [*[ctypes.c_void_p] * 2, *[numbers] * 3, ctypes.c_void_p, *[numbers] * 2]
+        number, address = ctypes.c_int32, ctypes.c_void_p
+        self._put_part.argtypes = [
+            *(address, address, number, number, number),  # where it goes
+            *(address, number, number),  # what it is
+            *(address, number),  # its scales
+        ]
         self._config = config
         self._shape = shape_of(config)
         self._directory = directory
@@ -79,9 +89,9 @@ class Packer:
     def fill(self, address: int) -> None:
         """Write every part to the zeroed block at `address`."""
         c = self._config
-        tensors = StoredTensors(self._directory)
+        tensors = StoredTensors(self._directory, c.quantisation)
         embedding = tensors.tensor("model.embed_tokens.weight", c.vocabulary, c.hidden)
-        head = embedding if c.tied else tensors.tensor("lm_head.weight", c.vocabulary, c.hidden)
+        head = embedding if c.tied else tensors.weight("lm_head", c.vocabulary, c.hidden)
         self._put(address, _Part.EMBEDDING, embedding)
         self._put(address, _Part.HEAD, head)
         self._put(address, _Part.NORM, tensors.tensor("model.norm.weight", c.hidden))
@@ -104,12 +114,13 @@ class Packer:
             (_Part.DOWN, "mlp.down_proj", c.hidden, c.intermediate, c.mlp_bias),
         )
         for part, name, outputs, inputs, biased in maps:
-            self._put(address, part, tensors.tensor(f"{prefix}.{name}.weight", outputs, inputs), layer)
+            self._put(address, part, tensors.weight(f"{prefix}.{name}", outputs, inputs), layer)
             if biased:
                 bias = tensors.tensor(f"{prefix}.{name}.bias", outputs)
                 self._put(address, part, bias, layer, bias=True)
 
     def _put(self, address: int, part: _Part, tensor: StoredTensor, layer: int = 0, *, bias: bool = False) -> None:
+        scale = tensor.scale
         self._put_part(
             ctypes.byref(self._shape),
             address,
@@ -119,4 +130,6 @@ class Packer:
             tensor.data.ctypes.data,
             _STORED[tensor.dtype],
             tensor.shape[0],
+            None if scale is None else scale.ctypes.data,
+            0 if scale is None else len(scale),
         )
