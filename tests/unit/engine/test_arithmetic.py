@@ -11,7 +11,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from copydesk.inference.engine.native import Precision
 from copydesk.inference.engine.native.config import read_config
 from copydesk.inference.engine.native.layout import Run
-from copydesk.inference.engine.native.linear import PackedGate, PackedLinear, PlainGate, PlainLinear, can_pack
+from copydesk.inference.engine.native.linear import Chain, Gate, PackedGate, PackedLinear, PlainLinear, can_pack
 from copydesk.inference.engine.native.precision import multiplies_bfloat16, torch_dtype
 from copydesk.inference.engine.native.rope import Rope, RopeKind
 from copydesk.inference.engine.native.rope import inverse_frequencies as frequencies_of
@@ -74,7 +74,7 @@ def test_packed_layers_compute_what_plain_ones_do(tokens: int, biased: bool) -> 
         PackedLinear(gate, gate_bias)(x), PlainLinear(gate, gate_bias)(x), rtol=0.02, atol=0.05
     )
     both = torch.cat([gate_bias, up_bias]) if gate_bias is not None and up_bias is not None else None
-    plain = PlainGate(PlainLinear(torch.cat([gate, up]), both))(x)
+    plain = Chain(PlainLinear(torch.cat([gate, up]), both), Gate())(x)
     torch.testing.assert_close(PackedGate(gate, up, gate_bias, up_bias)(x), plain, rtol=0.03, atol=0.5)
 
 

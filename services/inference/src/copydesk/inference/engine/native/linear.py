@@ -61,15 +61,23 @@ class PlainLinear:
         return F.linear(x, self._weight, self._bias)
 
 
-class PlainGate:
-    """`silu(gate(x)) * up(x)`, with both matrices in one product."""
+class SideBySide:
+    """Several maps of the same input, their outputs one after the other."""
 
-    def __init__(self, gate_up: Linear) -> None:
-        self._gate_up = gate_up
+    def __init__(self, *maps: Linear) -> None:
+        self._maps = maps
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Apply the map."""
-        gate, up = self._gate_up(x).chunk(2, -1)
+        """Apply the maps."""
+        return torch.cat([each(x) for each in self._maps], -1)
+
+
+class Gate:
+    """`silu(gate) * up` of both side by side: [tokens, 2 * outputs] to [tokens, outputs]."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the activation."""
+        gate, up = x.chunk(2, -1)
         return F.silu(gate) * up
 
 
@@ -87,7 +95,7 @@ class PackedLinear:
 
 
 class PackedGate:
-    """The same as `PlainGate`, its activation and product done inside the two matrix products."""
+    """Gate and up, then `Gate`: its activation and product done inside the two matrix products."""
 
     def __init__(
         self, gate: torch.Tensor, up: torch.Tensor, gate_bias: torch.Tensor | None, up_bias: torch.Tensor | None
