@@ -16,6 +16,10 @@ import msgspec
 from copydesk.inference.checkpoint.errors import CorruptCheckpointError
 
 MANIFEST = "copydesk-manifest.json"
+QUANTISATION_REPORT = "quantisation-report.json"
+"""What a quantised model lost: it stands beside the weights, and has no say in what the model writes."""
+
+_UNCOUNTED = {MANIFEST, QUANTISATION_REPORT}
 _COUNTED = {".json", ".jinja", ".model", ".safetensors"}
 
 
@@ -114,7 +118,7 @@ def _counted_files(directory: Path) -> list[Path]:
     return sorted(
         path
         for path in directory.iterdir()
-        if path.suffix in _COUNTED and path.name != MANIFEST and not path.name.startswith(".") and path.is_file()
+        if path.suffix in _COUNTED and path.name not in _UNCOUNTED and path.name[0] != "." and path.is_file()
     )
 
 
