@@ -20,18 +20,23 @@ class Decoder:
         self._rotated = config.heads + config.kv_heads
         self._qkv_shape = (-1, config.heads + 2 * config.kv_heads, config.head_dim)
 
-    def logits(self, step: Step, cache: SlotCache) -> torch.Tensor:
-        """Run the step's tokens, store their keys and values, return [sampled, vocabulary]."""
-        weights = self._weights
-        x = F.embedding(step.tokens, weights.embedding)
-        for index, layer in enumerate(weights.layers):
+    def states(self, step: Step, cache: SlotCache) -> torch.Tensor:
+        """Run the step's tokens, store their keys and values, return what `scores` takes: [sampled, hidden]."""
+        x = F.embedding(step.tokens, self._weights.embedding)
+        for index, layer in enumerate(self._weights.layers):
             x = x + self._attention(x, index, layer, step, cache)
             x = x + layer.mlp(x)
-        if step.sampled is not None:
-            x = x.index_select(0, step.sampled)
-        if not x.shape[0]:
-            return x.new_empty(0, self._config.vocabulary)
-        return weights.head(x)
+        return x if step.sampled is None else x.index_select(0, step.sampled)
+
+    def scores(self, states: torch.Tensor) -> torch.Tensor:
+        """Return how likely each token follows, [sampled, vocabulary], in the decoder's own numbers."""
+        if not states.shape[0]:
+            return states.new_empty(0, self._config.vocabulary)
+        return self._weights.head(states)
+
+    def logits(self, step: Step, cache: SlotCache) -> torch.Tensor:
+        """Both: [sampled, vocabulary]."""
+        return self.scores(self.states(step, cache))
 
     def _attention(
         self, x: torch.Tensor, index: int, layer: LayerWeights, step: Step, cache: SlotCache

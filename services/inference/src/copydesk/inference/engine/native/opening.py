@@ -22,15 +22,20 @@ from copydesk.inference.engine.native.errors import InvalidOptionError
 from copydesk.inference.engine.native.generation import room_in_cache
 from copydesk.inference.engine.native.int8.decoder import PORTABLE, Int8Decoder, best_kernels
 from copydesk.inference.engine.native.null_runner import NullRunner
-from copydesk.inference.engine.native.precision import Precision, torch_dtype
+from copydesk.inference.engine.native.precision import Precision, computes_fp8, torch_dtype
 
 if TYPE_CHECKING:
     import torch
+
+    from copydesk.inference.engine.native.runner import TorchRunner
 
 _log = get_logger(__name__)
 
 DRAFT_TOKENS = 192
 """Measured on two cores: whether 1 or 64 requests run side by side, no other number serves them much faster."""
+
+GRAPHS = 256
+"""Enough for every step of 64 slots with 512 positions each."""
 
 _MOST = 1 << 20  # of anything; what is more is a mistake
 _NULL_DEVICE = re.compile(r"null:(\d+(?:\.\d+)?)")
@@ -56,7 +61,9 @@ class NativeOptions:
     decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is for the whole
     process; 0 is one, or what torch finds. `device` is torch's name for one, or `null:MS`, which computes nothing
     in MS milliseconds a step. `asynchronous` lets a step begin before the results of the last one have been dealt
-    with.
+    with. `graphs` is how many sizes of steps are prepared as CUDA graphs; None is `GRAPHS` on a GPU, and on a
+    processor, where the same code runs without capturing anything, none. `compiled_inputs` has the inputs of
+    padded steps made in C++; in Python they are made for comparison.
     """
 
     precision: Precision = Precision.AUTO
@@ -70,6 +77,8 @@ class NativeOptions:
     device: str = "cpu"
     core: Core = Core.AUTO
     asynchronous: bool = True
+    graphs: int | None = None
+    compiled_inputs: bool = True
 
 
 def open_engine(directory: Path, options: NativeOptions | None = None) -> NativeEngine | CompiledEngine:
@@ -171,6 +180,7 @@ def _torch(
     if options.threads:
         torch.set_num_threads(options.threads)
     device = _torch_device(options.device)
+    graphs = _graphs(options, device) if library is not None and options.core is not Core.PYTHON else 0
     runner = TorchRunner(
         directory,
         config,
@@ -178,10 +188,31 @@ def _torch(
         context=options.context,
         dtype=torch_dtype(precision, device),
         device=device,
+        fp8=computes_fp8(precision, device, config.quantisation),
+        spare=graphs > 0,
     )
     if library is None:
         return runner, RunnerDevice(runner, config.vocabulary)
-    return runner, TorchDevice(library, runner)
+    return runner, _padding_device(library, runner, options, graphs) if graphs else TorchDevice(library, runner)
+
+
+def _graphs(options: NativeOptions, device: torch.device) -> int:
+    if options.graphs is not None:
+        return options.graphs
+    return GRAPHS if device.type == "cuda" else 0
+
+
+def _padding_device(library: ctypes.CDLL, runner: TorchRunner, options: NativeOptions, graphs: int) -> Device:
+    from copydesk.inference.engine.native.cuda.backend import GpuBackend, ProcessorBackend
+    from copydesk.inference.engine.native.cuda.bucket_device import BucketDevice
+    from copydesk.inference.engine.native.cuda.buckets import Extent, buckets_for
+    from copydesk.inference.engine.native.cuda.padded_layout import PythonPad
+
+    extent = Extent(options.slots, options.context, options.prefill_tokens, options.draft_tokens)
+    buckets = buckets_for(extent, graphs)
+    pad = None if options.compiled_inputs else PythonPad(buckets, runner.context, runner.spare_row)
+    backend = GpuBackend(runner.device) if runner.device.type == "cuda" else ProcessorBackend()
+    return BucketDevice(library, runner, backend, extent, buckets, pad)
 
 
 def _torch_device(name: str) -> torch.device:
@@ -209,6 +240,8 @@ def _check(options: NativeOptions, config: ModelConfig) -> None:
         value = getattr(options, name)
         if not least <= value <= _MOST:
             raise InvalidOptionError(name, value, f"{least} to {_MOST}")
+    if options.graphs is not None and not 0 <= options.graphs <= _MOST:
+        raise InvalidOptionError("graphs", options.graphs, f"0 to {_MOST}")
 
 
 def _warm_up(engine: NativeEngine | CompiledEngine) -> None:

@@ -14,14 +14,16 @@ from copydesk.inference.engine.native.decoder import Decoder
 from copydesk.inference.engine.native.flat_layout import FlatLayout
 from copydesk.inference.engine.native.layout import Layout, Run, StepResult, lay_out
 from copydesk.inference.engine.native.rope_table import rope_table
-from copydesk.inference.engine.native.step import build_step, view_step
+from copydesk.inference.engine.native.step import Step, build_step, view_step
 from copydesk.inference.engine.native.weights import load_weights
 
 
 class TorchRunner:
     """A decoder with `slots` sequences of up to `context` tokens each.
 
-    `run` and `logits` lay a step out in Python; `flat_logits` is for who has it done (`torch_device`).
+    `run` and `logits` lay a step out in Python; `flat_logits` is for who has it done (`torch_device`), `states`
+    and `scores` for who makes the step's tensors (`cuda`). With `spare`, the cache has a slot more, which no
+    request gets: `spare_row` is in it.
     """
 
     def __init__(
@@ -33,22 +35,25 @@ class TorchRunner:
         context: int,
         dtype: torch.dtype,
         device: torch.device,
+        spare: bool = False,
+        fp8: bool = False,
     ) -> None:
         self.context = context
         self.device = device
+        self.query_group = config.group
+        self.spare_row = slots * context
         self._config = config
         with torch.inference_mode():
-            self._decoder = Decoder(config, load_weights(directory, config, dtype, device))
-            self._cache = SlotCache(config, slots, context, dtype, device)
-            self._rope = rope_table(config.rope, config.head_dim, context, dtype, device)
+            self._decoder = Decoder(config, load_weights(directory, config, dtype, device, fp8=fp8))
+            self._cache = SlotCache(config, slots + spare, context, dtype, device)
+            self.rope = rope_table(config.rope, config.head_dim, context, dtype, device)
 
     def run(self, runs: Sequence[Run]) -> StepResult:
         """Run one step; find the likeliest next token after each position that is sampled, or the scores there."""
         layout = lay_out(runs, self.context)
         with torch.inference_mode():
             logits = self._logits(layout)
-            # max() finds the first of the largest too, several times faster than argmax() on a processor.
-            chosen = logits.max(-1).indices.to(torch.int32).numpy(force=True)
+            chosen = likeliest(logits).to(torch.int32).numpy(force=True)
             scored = [place for run, place in _places(layout) if run.scores]
             scores = logits[[row for rows in scored for row in rows]].float().numpy(force=True)
         return StepResult.split(layout.runs, chosen, scores)
@@ -63,12 +68,35 @@ class TorchRunner:
 
     def flat_logits(self, layout: FlatLayout, numbers: torch.Tensor) -> torch.Tensor:
         """Run a step that was laid out elsewhere, with its numbers on `device`; return [samples, vocabulary]."""
-        step = view_step(layout, numbers, self._rope, self._config.group)
-        return self._decoder.logits(step, self._cache)
+        return self.scores(self.flat_states(layout, numbers))
+
+    def flat_states(self, layout: FlatLayout, numbers: torch.Tensor) -> torch.Tensor:
+        """The same, up to what `scores` takes."""
+        return self.states(view_step(layout, numbers, self.rope, self._config.group))
+
+    def states(self, step: Step) -> torch.Tensor:
+        """Run a step whose tensors are made; return [samples, hidden]."""
+        return self._decoder.states(step, self._cache)
+
+    def scores(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the scores [samples, vocabulary] of states."""
+        return self._decoder.scores(states)
+
+    def no_states(self, samples: int) -> torch.Tensor:
+        """Return room for the states of so many samples."""
+        return torch.zeros(samples, self._config.hidden, dtype=self.rope.cos.dtype, device=self.device)
 
     def _logits(self, layout: Layout) -> torch.Tensor:
-        step = build_step(layout, self._cache, self._rope, self._config.group)
+        step = build_step(layout, self._cache, self.rope, self._config.group)
         return self._decoder.logits(step, self._cache)
+
+
+def likeliest(scores: torch.Tensor) -> torch.Tensor:
+    """Return the index of the first of the largest scores of each row.
+
+    On a processor max() finds it several times faster than argmax(); elsewhere it would write the scores as well.
+    """
+    return scores.max(-1).indices if scores.device.type == "cpu" else scores.argmax(-1)
 
 
 def _places(layout: Layout) -> list[tuple[Run, range]]:

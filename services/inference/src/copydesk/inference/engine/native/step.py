@@ -80,7 +80,7 @@ def _attention_group(group: Group, like: torch.Tensor, query_group: int) -> Atte
         width=group.width,
         reach=group.reach,
         slots=slice(low, high) if group.contiguous else torch.tensor(group.slots, device=like.device),
-        mask=_mask(positions, group.width, group.reach, like, query_group),
+        mask=mask(positions, group.width, group.reach, like, query_group),
         cells=None if group.cells is None else torch.tensor(group.cells, device=like.device),
         sources=None if group.sources is None else torch.tensor(group.sources, device=like.device),
     )
@@ -111,13 +111,13 @@ def _view_group(
         width=group.width,
         reach=group.reach,
         slots=slice(low, low + group.rows) if group.contiguous else numbers[group.slots],
-        mask=_mask(numbers[group.positions], group.width, group.reach, like, query_group),
+        mask=mask(numbers[group.positions], group.width, group.reach, like, query_group),
         cells=None if group.cells is None else numbers[group.cells],
         sources=None if group.sources is None else numbers[group.sources],
     )
 
 
-def _mask(positions: torch.Tensor, width: int, reach: int, like: torch.Tensor, query_group: int) -> torch.Tensor:
+def mask(positions: torch.Tensor, width: int, reach: int, like: torch.Tensor, query_group: int) -> torch.Tensor:
     """Zero where a cell may look, minus infinity elsewhere; repeated for the query heads of a group."""
     hidden = torch.arange(reach, device=like.device) > positions.view(-1, 1, 1, width, 1)
     mask = torch.zeros_like(hidden, dtype=like.dtype).masked_fill_(hidden, float("-inf"))
