@@ -1,8 +1,8 @@
 """Where padded steps run: a GPU, or a stand-in that keeps the same order on a processor.
 
 All work of a device is submitted here, in order, and seen to be done by marks. That is what a CUDA stream and its
-events are; the stand-in puts everything off until somebody waits for it, so that whoever overwrites what is still
-to be read is caught by a test on any machine.
+events are; the stand-in puts everything off until somebody waits for it, or does it when a test says so, so that
+whoever overwrites what is still to be read is caught on any machine.
 """
 
 from __future__ import annotations
@@ -99,9 +99,13 @@ class GpuBackend:
 
 
 class ProcessorBackend:
-    """The stand-in: a queue that is worked off only as far as somebody waits for it."""
+    """The stand-in: a queue that is worked off as far as somebody waits for it.
 
-    def __init__(self) -> None:
+    `haste` is asked whenever work is submitted, and says how much of what is in the queue is done at once.
+    """
+
+    def __init__(self, haste: Callable[[], int] = lambda: 0) -> None:
+        self._haste = haste
         self.device = torch.device("cpu")
         self._queue: deque[Work] = deque()
         self._submitted = 0
@@ -123,6 +127,8 @@ class ProcessorBackend:
         """Put it off."""
         self._queue.append(work)
         self._submitted += 1
+        done = self._submitted - len(self._queue)
+        self._catch_up(min(done + self._haste(), self._submitted))
 
     def mark(self) -> Wait:
         """Remember how much there is to do."""
