@@ -129,6 +129,13 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         description="Whether a step begins before the results of the last one are dealt with; false is for "
         "comparison.",
     )
+    graphs: int = Field(
+        default=256,
+        ge=0,
+        le=4096,
+        description="CUDA graphs that an engine on a GPU captures at its start, at most: a step then takes one "
+        "launch instead of hundreds. The default is enough for 64 slots of 512 tokens; 0 captures none.",
+    )
     draft: Draft = Field(
         default=Draft.AUTO,
         description="Whether the engine drafts tokens from the sentence or from what it has read, and verifies "

@@ -39,6 +39,7 @@ def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
         device=settings.device,
         core=Core(settings.core.value),
         asynchronous=settings.asynchronous,
+        graphs=settings.graphs if settings.device.startswith("cuda") else 0,
     )
     try:
         digest = read_digest(settings.model_dir)
