@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from copydesk.cli import measuring
+from copydesk.cli import measuring, quantising
 from copydesk.cli.autoscaler_app import autoscaler_app
 from copydesk.cli.eds_app import eds_app
 from copydesk.cli.image_node_app import image_app
@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-model_app = typer.Typer(help="Models: prepare the default one.", no_args_is_help=True)
+model_app = typer.Typer(help="Models: prepare the default one, quantise.", no_args_is_help=True)
 app.add_typer(model_app, name="model")
 bench_app = typer.Typer(help="Benchmarks: this engine beside others, a fleet under load.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
@@ -388,6 +388,7 @@ def _ngrams(texts: list[str]) -> tuple[NGram, ...]:
 
 
 measuring.add_to(app, bench_app)
+quantising.add_to(model_app)
 
 
 def run() -> None:

@@ -101,13 +101,19 @@ class SourceTensor:
         """The whole tensor in float32; raises as `chunks` does."""
         content = self.read()
         self._require_finite(content)
-        return np.frombuffer(content, DTYPES[self.dtype]).astype(np.float32).reshape(self.shape)
+        return self._widened(content).reshape(self.shape)
 
     def rows(self, first: int, last: int) -> NDArray[np.float32]:
         """Rows `first` to `last` (exclusive) in float32."""
         row = self.size // self.shape[0]
         content = self.read(first * row, (last - first) * row)
-        return np.frombuffer(content, DTYPES[self.dtype]).astype(np.float32).reshape(last - first, -1)
+        return self._widened(content).reshape(last - first, -1)
+
+    def _widened(self, content: bytearray) -> NDArray[np.float32]:
+        if self.dtype != "BF16":
+            return np.frombuffer(content, DTYPES[self.dtype]).astype(np.float32)
+        # bfloat16 is the upper half of float32; shifting is several times as fast as converting.
+        return np.left_shift(np.frombuffer(content, np.uint16), 16, dtype=np.uint32).view(np.float32)
 
     def _require_finite(self, content: bytearray) -> None:
         exponent = _EXPONENT[self.dtype]

@@ -1,0 +1,1 @@
+"""What `copydesk model quantize` shows."""
