@@ -12,7 +12,7 @@ from copydesk.common.rpc.frames import Priority
 from copydesk.inference.engine import GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.compiled import load_library
 from copydesk.inference.engine.native import CompiledEngine
-from copydesk.inference.engine.native.devices import Device, NullDevice
+from copydesk.inference.engine.native.devices import Device, NullDevice, OverlappingNullDevice
 
 VOCABULARY = 200
 PATIENCE = 20.0
@@ -34,7 +34,8 @@ class Owner:
             "draft_tokens": 0,
             "asynchronous": True,
         }
-        null = NullDevice(library, seconds=milliseconds / 1000, vocabulary=VOCABULARY)
+        kind = OverlappingNullDevice if changes.pop("overlapping", False) else NullDevice
+        null = kind(library, seconds=milliseconds / 1000, vocabulary=VOCABULARY)
         self.engine = CompiledEngine(library, device or null, vocabulary=VOCABULARY, **sizes | changes)
         self.answers: dict[int, GeneratedTokens] = {}
         self.streamed: dict[int, list[int]] = {}

@@ -19,9 +19,10 @@ from copydesk.inference.engine import (
     SelfStepping,
 )
 from copydesk.inference.engine.native import NativeEngine, compiled_engine
-from copydesk.inference.engine.native.devices import RunnerDevice
+from copydesk.inference.engine.native.devices import Device, Runner, RunnerDevice
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.null_runner import NullRunner
+from tests.unit.engine.beside import Beside
 from tests.unit.engine.engine_owner import PATIENCE, VOCABULARY, Owner, running
 
 
@@ -48,7 +49,14 @@ def short(*prompt: int, tokens: int = 3, **more: Any) -> GenerateTokens:
     return GenerateTokens(list(prompt or (1,)), tokens, [], **more)
 
 
-both_ways = pytest.mark.parametrize("asynchronous", [True, False])
+every_way = pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"asynchronous": False}, id="waits"),
+        pytest.param({"asynchronous": True}, id="asynchronous"),
+        pytest.param({"asynchronous": True, "overlapping": True}, id="looks ahead"),
+    ],
+)
 
 
 def test_it_is_what_the_owner_of_a_self_stepping_engine_expects() -> None:
@@ -57,9 +65,9 @@ def test_it_is_what_the_owner_of_a_self_stepping_engine_expects() -> None:
     owner.close()
 
 
-@both_ways
-def test_answers_come_without_anybody_stepping(asynchronous: bool) -> None:
-    with running(asynchronous=asynchronous) as owner:
+@every_way
+def test_answers_come_without_anybody_stepping(how: dict[str, Any]) -> None:
+    with running(**how) as owner:
         requests = [short(1, 2, 3), short(*range(150), tokens=9), short(7, tokens=1)]
         indices = [owner.submit(request) for request in requests]
         owner.answered(*indices)
@@ -69,21 +77,21 @@ def test_answers_come_without_anybody_stepping(asynchronous: bool) -> None:
         assert owner.engine.load().running == owner.engine.load().queued == 0
 
 
-@both_ways
-def test_a_stop_token_ends_an_answer_and_is_named(asynchronous: bool) -> None:
+@every_way
+def test_a_stop_token_ends_an_answer_and_is_named(how: dict[str, Any]) -> None:
     request = short(5, 6, tokens=50)
     tokens = expected(request, 50)
     stop = tokens[20]
-    with running(asynchronous=asynchronous) as owner:
+    with running(**how) as owner:
         index = owner.submit(GenerateTokens(request.prompt, 50, [stop]))
         owner.answered(index)
     answer = owner.answers[index]
     assert (answer.tokens, answer.finish, answer.stop_id) == (tokens[: tokens.index(stop)], Finish.STOP, stop)
 
 
-@both_ways
-def test_a_running_request_ends_soon_after_it_is_cancelled(asynchronous: bool) -> None:
-    with running(asynchronous=asynchronous, slots=1) as owner:
+@every_way
+def test_a_running_request_ends_soon_after_it_is_cancelled(how: dict[str, Any]) -> None:
+    with running(**how, slots=1) as owner:
         endlessly, next_one = owner.submit(endless(3)), owner.submit(short())
         owner.until(lambda: len(owner.streamed.get(endlessly, ())) > 5)
         owner.cancel(endlessly)
@@ -95,9 +103,9 @@ def test_a_running_request_ends_soon_after_it_is_cancelled(asynchronous: bool) -
     assert owner.answers[next_one].tokens == expected(short(), 3)
 
 
-@both_ways
-def test_a_waiting_request_can_be_cancelled_while_others_run(asynchronous: bool) -> None:
-    with running(asynchronous=asynchronous, slots=1) as owner:
+@every_way
+def test_a_waiting_request_can_be_cancelled_while_others_run(how: dict[str, Any]) -> None:
+    with running(**how, slots=1) as owner:
         endlessly, waits = owner.submit(endless()), owner.submit(short())
         owner.until(lambda: endlessly in owner.streamed)
         owner.cancel(waits)
@@ -107,9 +115,9 @@ def test_a_waiting_request_can_be_cancelled_while_others_run(asynchronous: bool)
     assert owner.answers[waits].tokens == []
 
 
-@both_ways
-def test_deadlines_are_on_the_monotonic_clock(asynchronous: bool) -> None:
-    with running(asynchronous=asynchronous) as owner:
+@every_way
+def test_deadlines_are_on_the_monotonic_clock(how: dict[str, Any]) -> None:
+    with running(**how) as owner:
         late = owner.submit(endless(), deadline=time.monotonic() - 1.0)
         deadline = time.monotonic() + 0.05
         ends = owner.submit(endless(2), deadline=deadline)
@@ -120,9 +128,9 @@ def test_deadlines_are_on_the_monotonic_clock(asynchronous: bool) -> None:
     assert owner.streamed.get(ends, []) == owner.answers[ends].tokens
 
 
-@both_ways
-def test_who_is_displaced_hears_of_it_without_a_step(asynchronous: bool) -> None:
-    owner = Owner(slots=1, queue=0, asynchronous=asynchronous)
+@every_way
+def test_who_is_displaced_hears_of_it_without_a_step(how: dict[str, Any]) -> None:
+    owner = Owner(slots=1, queue=0, **how)
     batch = owner.submit(short(), priority=Priority.BATCH)
     urgent = owner.submit(short(2))
     owner.deliver()
@@ -135,10 +143,10 @@ def test_who_is_displaced_hears_of_it_without_a_step(asynchronous: bool) -> None
     assert list(owner.answers) == [batch, urgent]
 
 
-@both_ways
-def test_one_slot_serves_one_after_the_other(asynchronous: bool) -> None:
+@every_way
+def test_one_slot_serves_one_after_the_other(how: dict[str, Any]) -> None:
     requests = [short(*range(1 + n % 90), tokens=1 + n % 7) for n in range(200)]
-    with running(asynchronous=asynchronous, slots=1) as owner:
+    with running(**how, slots=1) as owner:
         indices = [owner.submit(request) for request in requests]
         owner.answered(*indices)
     assert list(owner.answers) == indices
@@ -146,9 +154,9 @@ def test_one_slot_serves_one_after_the_other(asynchronous: bool) -> None:
         assert owner.answers[index].tokens == expected(request, request.max_tokens)
 
 
-@both_ways
-def test_streams_carry_the_whole_answer_in_order(asynchronous: bool) -> None:
-    with running(asynchronous=asynchronous, draft_tokens=50) as owner:
+@every_way
+def test_streams_carry_the_whole_answer_in_order(how: dict[str, Any]) -> None:
+    with running(**how, draft_tokens=50) as owner:
         request = short(4, tokens=40)
         source = expected(request, 40)
         source[11] = 0
@@ -160,9 +168,9 @@ def test_streams_carry_the_whole_answer_in_order(asynchronous: bool) -> None:
     assert 0 < owner.answers[whole].accepted < owner.answers[whole].drafted
 
 
-@both_ways
-def test_callbacks_may_submit_and_cancel(asynchronous: bool) -> None:
-    with running(asynchronous=asynchronous) as owner:
+@every_way
+def test_callbacks_may_submit_and_cancel(how: dict[str, Any]) -> None:
+    with running(**how) as owner:
         endlessly = owner.submit(endless())
         left = iter(range(20))
 
@@ -178,8 +186,8 @@ def test_callbacks_may_submit_and_cancel(asynchronous: bool) -> None:
     assert len(owner.answers) == 21
 
 
-@both_ways
-def test_sampling_gives_the_tokens_that_the_engine_in_python_gives(asynchronous: bool) -> None:
+@every_way
+def test_sampling_gives_the_tokens_that_the_engine_in_python_gives(how: dict[str, Any]) -> None:
     samplings = [Sampling(), Sampling(temperature=40.0, seed=1), Sampling(temperature=30.0, top_k=9, seed=2)]
     requests = [short(9, 8, tokens=20, sampling=sampling) for sampling in samplings]
     wanted: dict[int, list[int]] = {}
@@ -200,7 +208,7 @@ def test_sampling_gives_the_tokens_that_the_engine_in_python_gives(asynchronous:
         python.submit(request, deadline=1e9, priority=Priority.INTERACTIVE, on_done=keep)
     while python.step(0.0):
         pass
-    with running(asynchronous=asynchronous) as owner:
+    with running(**how) as owner:
         indices = [owner.submit(request) for request in requests]
         owner.answered(*indices)
     assert [owner.answers[index].tokens for index in indices] == [wanted[0], wanted[1], wanted[2]]
@@ -271,10 +279,11 @@ def test_durations_of_many_steps_are_told_even_when_nothing_ends() -> None:
         owner.answered(index)
 
 
-def test_the_age_of_a_step_tells_one_that_hangs_from_none() -> None:
+@pytest.mark.parametrize("kind", [RunnerDevice, Beside])
+def test_the_age_of_a_step_tells_one_that_hangs_from_none(kind: Callable[[Runner, int], Device]) -> None:
     runner = Counting()
     runner.gated = True
-    with running(RunnerDevice(runner, VOCABULARY)) as owner:
+    with running(kind(runner, VOCABULARY)) as owner:
         assert owner.engine.step_age() == 0.0
         index = owner.submit(short(tokens=1))
         wait_for(lambda: owner.engine.step_age() > 0.002)
@@ -283,12 +292,15 @@ def test_the_age_of_a_step_tells_one_that_hangs_from_none() -> None:
         assert owner.engine.step_age() == 0.0
 
 
-@both_ways
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("kind", [RunnerDevice, Beside])
 @pytest.mark.parametrize("fails_at", [1, 4])
-def test_a_device_that_fails_ends_the_run_with_its_error(asynchronous: bool, fails_at: int) -> None:
+def test_a_device_that_fails_ends_the_run_with_its_error(
+    asynchronous: bool, kind: Callable[[Runner, int], Device], fails_at: int
+) -> None:
     runner = Counting()
     runner.fails_at = fails_at
-    owner = Owner(RunnerDevice(runner, VOCABULARY), asynchronous=asynchronous)
+    owner = Owner(kind(runner, VOCABULARY), asynchronous=asynchronous)
     owner.submit(short(tokens=50, stream=True))
     owner.start()
 
@@ -333,24 +345,25 @@ def test_scores_reach_the_chooser_as_the_device_made_them(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(rows, np.eye(VOCABULARY, dtype=np.float32)[expected(request, 4)])
 
 
-def test_a_halt_ends_the_run_at_work_when_idle_and_before_it_begins() -> None:
+@every_way
+def test_a_halt_ends_the_run_at_work_when_idle_and_before_it_begins(how: dict[str, Any]) -> None:
     for requests in ([], [endless()]):
-        with running() as owner:
+        with running(**how) as owner:
             for request in requests:
                 owner.submit(request)
         assert owner.failure is None
-    owner = Owner()
+    owner = Owner(**how)
     owner.engine.halt()
     owner.engine.run()
     owner.close()
 
 
-@both_ways
-def test_nothing_is_lost_or_said_twice_whatever_many_threads_do(asynchronous: bool) -> None:
+@every_way
+def test_nothing_is_lost_or_said_twice_whatever_many_threads_do(how: dict[str, Any]) -> None:
     threads, each = 4, 500
     refused: list[int] = []
     wanted: dict[int, GenerateTokens] = {}
-    with running(asynchronous=asynchronous, slots=5, queue=30, draft_tokens=30) as owner:
+    with running(**how, slots=5, queue=30, draft_tokens=30) as owner:
 
         def client(seed: int) -> None:
             rng = random.Random(seed)

@@ -120,7 +120,7 @@ class RunnerDevice(CalledDevice):
     def compute(self, step: Any) -> None:
         """Take the step apart into runs, and put together what the runner finds for each."""
         runs = runs_of(step)
-        _put(step, runs, self._runner.run(runs), self._vocabulary)
+        put(step, runs, self._runner.run(runs), self._vocabulary)
 
 
 class NullDevice:
@@ -165,7 +165,8 @@ def runs_of(step: Any) -> list[Run]:
     return runs
 
 
-def _put(step: Any, runs: Sequence[Run], result: StepResult, vocabulary: int) -> None:
+def put(step: Any, runs: Sequence[Run], result: StepResult, vocabulary: int) -> None:
+    """Fill a `CdStep` with what was found for its runs."""
     sample = row = 0
     chosen = np.ctypeslib.as_array(step.chosen, (step.samples,)) if step.samples else None
     scores = np.ctypeslib.as_array(step.scores, (step.scored, vocabulary)) if step.scored else None

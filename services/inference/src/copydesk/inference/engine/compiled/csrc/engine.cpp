@@ -77,10 +77,11 @@ int32_t Engine::step(double now) {
   const bool ahead = look_ahead(now);
   if (!ahead && !under_way_.empty() && !land()) return -1;
   Plan& next = prepare(now, ahead);
-  const bool launched = !next.runs.empty() && launch(next);
-  const size_t stay = launched && overlaps_ ? 1 : 0;
-  while (under_way_.size() > stay)
+  const bool stays = !next.runs.empty() && launch(next) && overlaps_ && can_follow(next);
+  while (under_way_.size() > stays) {
     if (!land()) return -1;
+    if (under_way_.size() > stays) tell();
+  }
   std::lock_guard lock(mutex_);
   publish();
   if (failure_ != 0) return -1;
@@ -98,8 +99,7 @@ int32_t Engine::run() {
   }
   while (!under_way_.empty())
     if (!land()) return failure_;
-  std::lock_guard lock(mutex_);
-  publish();
+  tell();
   return 0;
 }
 
@@ -153,6 +153,13 @@ bool Engine::look_ahead(double now) {
   foresee(under_way_.back(), running_);
   sweep(now);
   return can_look_ahead(*under_way_.back(), running_, options_.limits);
+}
+
+// Whether it looks as if the next step could go in behind this one.
+bool Engine::can_follow(const Plan& plan) {
+  std::lock_guard lock(mutex_);
+  foresee(&plan, running_);
+  return can_look_ahead(plan, running_, options_.limits);
 }
 
 Plan& Engine::prepare(double now, bool ahead) {
@@ -334,6 +341,11 @@ void Engine::made(const Sequence& sequence, int32_t before) {
   events_.insert(events_.end(), {kMade, sequence.id, sequence.made() - before});
   events_.insert(events_.end(), sequence.history.begin() + sequence.prompt_length + before, sequence.history.end());
   news_ = true;
+}
+
+void Engine::tell() {
+  std::lock_guard lock(mutex_);
+  publish();
 }
 
 void Engine::publish() {

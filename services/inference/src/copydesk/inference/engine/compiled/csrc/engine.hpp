@@ -59,8 +59,8 @@ class Engine {
   bool submit(std::unique_ptr<Sequence> sequence);
   void cancel(int64_t id);
 
-  // Plans a step and has it computed; 1 when there is more to do, 0 when not, -1 when the device failed. Where it looks
-  // ahead, the step is still under way when this returns, and the one before it is complete.
+  // Plans a step and has it computed; 1 when there is more to do, 0 when not, -1 when the device failed. Where the next
+  // one can go in behind it, it is still under way when this returns, and the one before it is complete.
   int32_t step(double now);
 
   // Steps by the steady clock, and sleeps while there is nothing to do, until `stop`; the device's code if it failed.
@@ -94,6 +94,7 @@ class Engine {
     return !waiting_.empty() || !running_.empty() || !cancelled_.empty() || !under_way_.empty();
   }
   bool look_ahead(double now);
+  bool can_follow(const Plan& plan);
   Plan& prepare(double now, bool ahead);
   bool launch(Plan& plan);
   bool land();
@@ -109,6 +110,7 @@ class Engine {
   void leave(Sequence& sequence);
   void finish(Sequence& sequence, Finish finish);
   void made(const Sequence& sequence, int32_t before);
+  void tell();
   void publish();
 
   const EngineOptions options_;
