@@ -30,10 +30,10 @@ def test_a_model_directory_is_all_that_must_be_set(monkeypatch: pytest.MonkeyPat
         ("PORT", "70000", "less than or equal to 65535"),
         ("SLOTS", "0", "greater than or equal to 1"),
         ("MODEL", "gec.en", "'gec.en' is no valid name"),
-        ("DEVICE", "null", "expected cpu, cuda, cuda:N or null:MS, with commas between several"),
-        ("DEVICE", "gpu", "expected cpu, cuda, cuda:N or null:MS, with commas between several"),
-        ("DEVICE", "cpu,null:x", "expected cpu, cuda, cuda:N or null:MS, with commas between several"),
-        ("DEVICE", "cpu,", "expected cpu, cuda, cuda:N or null:MS, with commas between several"),
+        ("DEVICE", "null", "expected cpu, cuda, cuda:N, null:MS or null-async:MS, with commas between several"),
+        ("DEVICE", "gpu", "expected cpu, cuda, cuda:N, null:MS or null-async:MS, with commas between several"),
+        ("DEVICE", "cpu,null:x", "expected cpu, cuda, cuda:N, null:MS or null-async:MS, with commas between several"),
+        ("DEVICE", "cpu,", "expected cpu, cuda, cuda:N, null:MS or null-async:MS, with commas between several"),
         ("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error'"),
     ],
 )
@@ -84,6 +84,6 @@ def test_every_setting_says_what_it_is_for() -> None:
     assert [name for name, field in InferenceSettings.model_fields.items() if not field.description] == []
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "null:5", "null:0.5", "cuda:0,cpu,null:1"])
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "null:5", "null-async:0.5", "cuda:0,cpu,null:1"])
 def test_every_device_that_the_setting_explains_is_taken(device: str) -> None:
     assert InferenceSettings(model_dir=Path("/models"), device=device, engines=3).device == device

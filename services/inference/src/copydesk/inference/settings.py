@@ -15,7 +15,7 @@ from copydesk.common.settings import ServiceSettings
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 
 
-_DEVICE = re.compile(r"cpu|cuda(:\d+)?|null:\d+(\.\d+)?", re.ASCII)
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?|null(-async)?:\d+(\.\d+)?", re.ASCII)
 
 
 class Dtype(enum.StrEnum):
@@ -109,7 +109,7 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default="cpu",
         description="What the engine computes on: cpu, cuda or cuda:N; several, with commas, are dealt out to "
         "ENGINES in turn. null:MS computes nothing, in MS milliseconds a step, and answers with noise: it "
-        "measures what all else costs.",
+        "measures what all else costs. null-async:MS does so beside the engine, as an accelerator does.",
     )
     engines: int = Field(
         default=1,
@@ -241,7 +241,7 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     @classmethod
     def _names_devices(cls, device: str) -> str:
         if not all(_DEVICE.fullmatch(name) for name in device.split(",")):
-            raise ValueError("expected cpu, cuda, cuda:N or null:MS, with commas between several")
+            raise ValueError("expected cpu, cuda, cuda:N, null:MS or null-async:MS, with commas between several")
         return device
 
     @field_validator("engines")

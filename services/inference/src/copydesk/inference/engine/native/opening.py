@@ -16,7 +16,13 @@ from copydesk.inference.engine.compiled import CompiledLibraryError, load_librar
 from copydesk.inference.engine.interface import GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native.compiled_engine import CompiledEngine
 from copydesk.inference.engine.native.config import ModelConfig, read_config
-from copydesk.inference.engine.native.devices import Device, NullDevice, Runner, RunnerDevice
+from copydesk.inference.engine.native.devices import (
+    Device,
+    NullDevice,
+    OverlappingNullDevice,
+    Runner,
+    RunnerDevice,
+)
 from copydesk.inference.engine.native.engine import NativeEngine
 from copydesk.inference.engine.native.errors import InvalidOptionError
 from copydesk.inference.engine.native.generation import room_in_cache
@@ -38,7 +44,7 @@ GRAPHS = 256
 """Enough for every step of 64 slots with 512 positions each."""
 
 _MOST = 1 << 20  # of anything; what is more is a mistake
-_NULL_DEVICE = re.compile(r"null:(\d+(?:\.\d+)?)")
+_NULL_DEVICE = re.compile(r"null(-async)?:(\d+(?:\.\d+)?)")
 
 
 class Core(enum.StrEnum):
@@ -60,8 +66,8 @@ class NativeOptions:
     about as long as a decode step of a full batch. Drafts fill a step up to `draft_tokens` tokens of those who
     decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is for the whole
     process; 0 is one, or what torch finds. `device` is torch's name for one, or `null:MS`, which computes nothing
-    in MS milliseconds a step. `asynchronous` lets a step begin before the results of the last one have been dealt
-    with. `graphs` is how many sizes of steps are prepared as CUDA graphs; None is `GRAPHS` on a GPU, and on a
+    in MS milliseconds a step; `null-async:MS` does so beside the engine. `asynchronous` lets a step begin before the
+    results of the last one have been dealt with, and on a device beside the engine before they are there. `graphs` is how many sizes of steps are prepared as CUDA graphs; None is `GRAPHS` on a GPU, and on a
     processor, where the same code runs without capturing anything, none. `compiled_inputs` has the inputs of
     padded steps made in C++; in Python they are made for comparison.
     """
@@ -129,7 +135,7 @@ def _engine(
     cache_tokens = room_in_cache(_cache_tokens(options, precision), options.slots, options.context)
     null = _NULL_DEVICE.fullmatch(options.device)
     if null is not None:
-        runner, device = _null(float(null[1]) / 1000, config, library)
+        runner, device = _null(float(null[2]) / 1000, config, library, beside=null[1] is not None)
     elif precision is Precision.INT8 and library is not None:
         runner = device = Int8Decoder(
             library,
@@ -162,11 +168,14 @@ def _cache_tokens(options: NativeOptions, precision: Precision) -> int | None:
     return options.slots * options.context // 2
 
 
-def _null(seconds: float, config: ModelConfig, library: ctypes.CDLL | None) -> tuple[Runner, Device]:
+def _null(
+    seconds: float, config: ModelConfig, library: ctypes.CDLL | None, *, beside: bool
+) -> tuple[Runner, Device]:
     runner = NullRunner(seconds, config.vocabulary)
     if library is None:
         return runner, RunnerDevice(runner, config.vocabulary)
-    return runner, NullDevice(library, seconds=seconds, vocabulary=config.vocabulary)
+    kind = OverlappingNullDevice if beside else NullDevice
+    return runner, kind(library, seconds=seconds, vocabulary=config.vocabulary)
 
 
 def _torch(
