@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine import GeneratedTokens, GenerateTokens
 from copydesk.inference.engine.native import (
+    Core,
     InvalidOptionError,
     MissingTensorError,
     NativeOptions,
@@ -110,6 +111,19 @@ def answer(directory: Path) -> list[int]:
     while engine.step(0.0):
         pass
     return answers[0].tokens
+
+
+@pytest.mark.parametrize("device", ["null:0", "null-async:0.1"])
+@pytest.mark.parametrize("core", [Core.COMPILED, Core.PYTHON])
+def test_a_device_that_computes_nothing_answers_by_its_rule(device: str, core: Core, tmp_path: Path) -> None:
+    options = NativeOptions(device=device, core=core, context=64, draft_tokens=0)
+    engine = open_engine(write_tiny_model(tmp_path), options)
+    answers: list[GeneratedTokens] = []
+    request = GenerateTokens(prompt=[5], max_tokens=4, stop_ids=[])
+    engine.submit(request, deadline=1.0, priority=Priority.INTERACTIVE, on_done=answers.append)
+    while engine.step(0.0):
+        pass
+    assert answers[0].tokens == [6, 8, 11, 15]
 
 
 @pytest.mark.parametrize("device", ["cuda:63", "abacus"])

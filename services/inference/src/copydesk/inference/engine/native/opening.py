@@ -66,10 +66,11 @@ class NativeOptions:
     about as long as a decode step of a full batch. Drafts fill a step up to `draft_tokens` tokens of those who
     decode, so that there are the fewer the more requests run; 0 drafts nothing. `threads` is for the whole
     process; 0 is one, or what torch finds. `device` is torch's name for one, or `null:MS`, which computes nothing
-    in MS milliseconds a step; `null-async:MS` does so beside the engine. `asynchronous` lets a step begin before the
-    results of the last one have been dealt with, and on a device beside the engine before they are there. `graphs` is how many sizes of steps are prepared as CUDA graphs; None is `GRAPHS` on a GPU, and on a
-    processor, where the same code runs without capturing anything, none. `compiled_inputs` has the inputs of
-    padded steps made in C++; in Python they are made for comparison.
+    in MS milliseconds a step; `null-async:MS` does so beside the engine. `asynchronous` lets a step begin before
+    the results of the last one have been dealt with, and on a device beside the engine before they are there.
+    `graphs` is how many sizes of steps are prepared as CUDA graphs; None is `GRAPHS` on a GPU, and on a processor,
+    where the same code runs without capturing anything, none. `compiled_inputs` has the inputs of padded steps
+    made in C++; in Python they are made for comparison.
     """
 
     precision: Precision = Precision.AUTO
