@@ -27,6 +27,13 @@ class Dtype(enum.StrEnum):
     FLOAT32 = "float32"
 
 
+class EngineKind(enum.StrEnum):
+    """Whose engine a pod runs."""
+
+    NATIVE = "native"
+    VLLM = "vllm"
+
+
 class Draft(enum.StrEnum):
     """Whether the engine guesses the tokens to come and verifies several in one pass."""
 
@@ -98,6 +105,12 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         le=1024,
         description="Threads of the engine's arithmetic, shared out among ENGINES, at least one each. 0: one for "
         "each core that this process may run on; pods that share a machine should share its cores.",
+    )
+    engine: EngineKind = Field(
+        default=EngineKind.NATIVE,
+        description="What computes: native or vllm. native is Copydesk's own engine: less memory, a start in "
+        "seconds, and drafts from the sentence. vllm is vLLM, in an environment of its own, for models and kernels "
+        "that the native one does not have.",
     )
     dtype: Dtype = Field(
         default=Dtype.AUTO,
@@ -171,6 +184,23 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         le=65536,
         description="Requests that may wait for a slot of an engine; what comes after them is refused at once. "
         "The default is eight rounds of the slots, more than a patient deadline allows.",
+    )
+    vllm_python: str = Field(
+        default="",
+        description="Interpreter of the environment in which vLLM is installed; with ENGINE=vllm, engine processes "
+        "are started with it. Empty: the pod's own, for images in which all is one environment.",
+    )
+    vllm_gpu_memory: float = Field(
+        default=0.9,
+        gt=0.0,
+        le=1.0,
+        description="Share of a GPU's memory that vLLM takes for weights, cache and graphs, unless CACHE_TOKENS "
+        "sizes the cache. 0.9 is its own default; several ENGINES on one GPU need shares that fit together.",
+    )
+    vllm_eager: bool = Field(
+        default=False,
+        description="Whether vLLM computes without compiling first: a start takes a minute less, or several the "
+        "first time, and every step more. False, since pods start seldom.",
     )
     workers: int = Field(
         default=1,

@@ -4,6 +4,7 @@ This package itself imports no torch, so that RPC workers can use its types; `en
 """
 
 from copydesk.inference.engine.interface import (
+    AnyEngine,
     DeadlineUnreachableError,
     EmptyPromptError,
     Engine,
@@ -13,6 +14,7 @@ from copydesk.inference.engine.interface import (
     GenerateTokens,
     InvalidMaxTokensError,
     InvalidSamplingError,
+    LoopEngine,
     OnDone,
     OnTokens,
     OverloadedError,
@@ -25,6 +27,7 @@ from copydesk.inference.engine.interface import (
 )
 
 __all__ = [
+    "AnyEngine",
     "DeadlineUnreachableError",
     "EmptyPromptError",
     "Engine",
@@ -34,6 +37,7 @@ __all__ = [
     "GeneratedTokens",
     "InvalidMaxTokensError",
     "InvalidSamplingError",
+    "LoopEngine",
     "OnDone",
     "OnTokens",
     "OverloadedError",

@@ -1,7 +1,8 @@
-"""What every engine offers: submit, cancel, step. Tokens go in and come out; text is somebody else's matter.
+"""What every engine offers: submit, cancel, load. Tokens go in and come out; text is somebody else's matter.
 
-An engine owns no thread and decides nothing by a clock of its own: its owner calls `step` as long as it says that
-there is work, and passes the time in. Deadlines are on that same clock.
+Engines differ in who advances them. The owner of an `Engine` calls `step` as long as it says that there is work,
+and passes the time in: it owns no thread and decides nothing by a clock of its own. A `SelfStepping` one needs a
+thread and nothing else. A `LoopEngine` computes in other processes, and lives on an event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from copydesk.common.rpc.frames import Load, Priority
 class Finish(enum.StrEnum):
     """Why generation ended. After `CANCELLED` and `DEADLINE` the tokens are those made until then.
 
-    `DISPLACED`: it waited, and had to make room for what is more urgent.
+    `DISPLACED`: it waited, and had to make room for what is more urgent. `FAILED`: the engine could not compute
+    it, for a reason that is in its log, and goes on with others.
     """
 
     STOP = "stop"
@@ -27,6 +29,7 @@ class Finish(enum.StrEnum):
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
     DISPLACED = "displaced"
+    FAILED = "failed"
 
 
 class Sampling(msgspec.Struct, frozen=True, array_like=True):
@@ -188,11 +191,8 @@ class EngineBrokenError(CopydeskError):
         super().__init__(f"the device of the engine failed with code {code}")
 
 
-class Engine(Protocol):
-    """Many requests, advanced together a step at a time.
-
-    `step` belongs to one thread; `submit`, `cancel` and `load` may be called from others while it runs.
-    """
+class AnyEngine(Protocol):
+    """What those who have requests know of an engine, whoever advances it."""
 
     @property
     def context(self) -> int:
@@ -220,8 +220,8 @@ class Engine(Protocol):
     ) -> int:
         """Take a request and return its id, or raise a `RequestError`.
 
-        `on_done` is called exactly once, from within `step` and on its thread, whatever ends the request; before
-        it, for a request with `stream`, `on_tokens` with the tokens of each step. Neither may block or raise. An
+        `on_done` is called exactly once, whatever ends the request, and never from within this call; before it,
+        for a request with `stream`, `on_tokens` with the tokens of each step. Neither may block or raise. An
         answer that would run past `context` ends with `Finish.LENGTH`.
         """
         ...
@@ -230,19 +230,27 @@ class Engine(Protocol):
         """End a request before the next step; one that is unknown or has ended is ignored."""
         ...
 
-    def step(self, now: float) -> bool:
-        """Advance every running request by one step; false when nothing is left to do.
-
-        Requests whose deadline is not after `now` end first, at no cost.
-        """
-        ...
-
     def load(self) -> Load:
         """Requests running and waiting, and the recent mean duration of a step in milliseconds."""
         ...
 
     def outlook(self, priority: Priority) -> float:
         """After how many seconds a newcomer of that priority would likely be answered; 0: it would run at once."""
+        ...
+
+
+class Engine(AnyEngine, Protocol):
+    """Many requests, advanced together a step at a time.
+
+    `step` belongs to one thread, and calls back on it; `submit`, `cancel` and `load` may be called from others
+    while it runs. Deadlines are on the clock by which `step` is told the time.
+    """
+
+    def step(self, now: float) -> bool:
+        """Advance every running request by one step; false when nothing is left to do.
+
+        Requests whose deadline is not after `now` end first, at no cost.
+        """
         ...
 
 
@@ -272,4 +280,31 @@ class SelfStepping(Engine, Protocol):
 
     def step_age(self) -> float:
         """For how many seconds the present step has been running; 0 between steps."""
+        ...
+
+
+@runtime_checkable
+class LoopEngine(AnyEngine, Protocol):
+    """An engine that computes elsewhere and lives on its owner's event loop, by whose clock deadlines are.
+
+    All of it is used from that loop alone, and callbacks come from there.
+    """
+
+    async def open(self) -> None:
+        """Begin on the running event loop; return once the first request would find everything warm."""
+        ...
+
+    async def run(self, on_step: Callable[[float], object]) -> None:
+        """Watch over what computes, until cancelled; raises what broke it.
+
+        `on_step` gets the seconds that each step took.
+        """
+        ...
+
+    def step_age(self) -> float:
+        """For how many seconds nothing was heard of what should be computing; 0 while there is nothing to do."""
+        ...
+
+    def close(self, timeout: float) -> bool:
+        """End what computes; false if that takes more than `timeout` seconds."""
         ...

@@ -15,7 +15,10 @@ from copydesk.inference.pod.lifecycle import Patience
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What the supervisor needs to know of a child; `socket` is where it answers pings."""
+    """What the supervisor needs to know of a child; `socket` is where it answers pings.
+
+    `python` is the interpreter that runs it: the supervisor's own, mostly.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -23,6 +26,7 @@ class ChildSpec:
     patience: Patience
     environment: Mapping[str, str] = field(default_factory=dict)
     inherited: tuple[int, ...] = ()
+    python: str = sys.executable
 
 
 async def start(spec: ChildSpec) -> asyncio.subprocess.Process:
@@ -31,7 +35,7 @@ async def start(spec: ChildSpec) -> asyncio.subprocess.Process:
     The child itself asks the kernel to die with its parent, and checks the parent that is named to it.
     """
     return await asyncio.create_subprocess_exec(
-        sys.executable,
+        spec.python,
         "-m",
         "copydesk.inference",
         *spec.arguments,

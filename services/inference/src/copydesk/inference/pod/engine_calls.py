@@ -12,8 +12,8 @@ from copydesk.common.rpc import InboundCall
 from copydesk.common.rpc.frames import Fault, Load, Status
 from copydesk.common.tracing import Span, tracing
 from copydesk.inference.engine import (
+    AnyEngine,
     DeadlineUnreachableError,
-    Engine,
     Finish,
     GeneratedTokens,
     GenerateTokens,
@@ -40,7 +40,7 @@ class EngineCalls:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: AnyEngine,
         steps: Steps,
         metrics: EngineMetrics,
         clock: Callable[[], float] = time.monotonic,
@@ -115,6 +115,9 @@ class EngineCalls:
             return
         if result.finish is Finish.CANCELLED:
             call.fail(Status.CANCELLED, Fault("cancelled", "the request was cancelled"))
+            return
+        if result.finish is Finish.FAILED:
+            call.fail(Status.INTERNAL, Fault("engine_failed", "the engine could not compute it; its log says why"))
             return
         if result.finish is Finish.DISPLACED:
             self._refuse(call, QueueFullError(self._engine.queue))

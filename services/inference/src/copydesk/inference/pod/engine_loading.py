@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from copydesk.inference.checkpoint.errors import CheckpointError
 from copydesk.inference.checkpoint.manifest import read_digest
-from copydesk.inference.engine import Engine
+from copydesk.inference.engine import Engine, LoopEngine
 from copydesk.inference.pod.failure import CannotStartError
-from copydesk.inference.settings import Draft, InferenceSettings
+from copydesk.inference.settings import Draft, EngineKind, InferenceSettings
 
 _SETTINGS = {"precision": "DTYPE", "kernels": "COPYDESK_INT8_KERNELS"}
 """The settings that are called otherwise than the engine's options."""
 
 
-def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
-    """Load the engine that the settings describe; return it and the digest of its weights.
+def load_any_engine(settings: InferenceSettings) -> tuple[Engine | LoopEngine, str]:
+    """Load the engine that the settings describe, whosever it is; return it and the digest of its weights.
 
     Takes seconds to minutes. Raises `CannotStartError`.
     """
+    if settings.engine is EngineKind.NATIVE:
+        return load_engine(settings)
+    from copydesk.inference.pod.vllm_loading import load_vllm
+
+    return load_vllm(settings)
+
+
+def load_engine(settings: InferenceSettings) -> tuple[Engine, str]:
+    """Load the native engine; return it and the digest of its weights. Raises `CannotStartError`."""
     # Here, so that what only reads this module's name does not pay for torch.
     from copydesk.inference.engine.native import (
         DRAFT_TOKENS,

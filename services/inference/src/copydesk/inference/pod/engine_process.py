@@ -11,10 +11,11 @@ from copydesk.common.messages import EndpointState
 from copydesk.common.process import run_until_signal, settle_memory
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.engine import Engine, SelfStepping
+from copydesk.inference.engine import AnyEngine, Engine, LoopEngine, SelfStepping
 from copydesk.inference.pod.engine_calls import EngineCalls
-from copydesk.inference.pod.engine_loading import load_engine
+from copydesk.inference.pod.engine_loading import load_any_engine
 from copydesk.inference.pod.event_loop_steps import SelfSteppingLoop
+from copydesk.inference.pod.loop_engine_steps import LoopEngineSteps
 from copydesk.inference.pod.metrics import EngineMetrics
 from copydesk.inference.pod.step_loop import StepLoop, Steps
 from copydesk.inference.settings import InferenceSettings
@@ -27,7 +28,7 @@ _CRASHED = 70  # EX_SOFTWARE of sysexits.h; anything but 0 and 2 lets the superv
 async def serve_engine(
     settings: InferenceSettings,
     socket: str,
-    load: Callable[[InferenceSettings], tuple[Engine, str]] = load_engine,
+    load: Callable[[InferenceSettings], tuple[Engine | LoopEngine, str]] = load_any_engine,
 ) -> int:
     """Load the model, then answer on `socket` until SIGTERM; return the exit code.
 
@@ -36,6 +37,8 @@ async def serve_engine(
     """
     loop = asyncio.get_running_loop()
     engine, digest = await asyncio.to_thread(load, settings)
+    if isinstance(engine, LoopEngine):
+        await engine.open()
     crashed: asyncio.Future[Exception] = loop.create_future()
     settle_memory()
     metrics = EngineMetrics()
@@ -56,12 +59,14 @@ async def serve_engine(
 
 
 def _steps(
-    engine: Engine,
+    engine: Engine | LoopEngine,
     loop: asyncio.AbstractEventLoop,
     on_crash: Callable[[Exception], None],
     on_step: Callable[[float], object],
     settings: InferenceSettings,
 ) -> Steps:
+    if isinstance(engine, LoopEngine):
+        return LoopEngineSteps(engine, loop=loop, on_crash=on_crash, on_step=on_step)
     if isinstance(engine, SelfStepping):
         return SelfSteppingLoop(engine, loop=loop, on_crash=on_crash, on_step=on_step)
     return StepLoop(engine, loop=loop, on_crash=on_crash, on_step=on_step, asynchronous=settings.asynchronous)
@@ -80,7 +85,7 @@ async def _run(steps: Steps, crashed: asyncio.Future[Exception], *, step_limit: 
     return _CRASHED
 
 
-def _hello(settings: InferenceSettings, engine: Engine, digest: str) -> Hello:
+def _hello(settings: InferenceSettings, engine: AnyEngine, digest: str) -> Hello:
     return Hello(
         PROTOCOL_VERSION,
         peer="engine",

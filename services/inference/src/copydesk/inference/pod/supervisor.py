@@ -22,6 +22,7 @@ from copydesk.common.telemetry import get_logger
 from copydesk.inference.pod.child import ChildSpec
 from copydesk.inference.pod.doorman import Door, Doorman
 from copydesk.inference.pod.engine_choice import total_load
+from copydesk.inference.pod.engine_start import EngineStart, engine_start
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
 from copydesk.inference.pod.inbox import inbox
 from copydesk.inference.pod.keeper import Keeper
@@ -49,7 +50,9 @@ def identity(settings: InferenceSettings, port: int, started_at: float) -> PodId
     )
 
 
-def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory, index: int) -> ChildSpec:
+def engine_spec(
+    settings: InferenceSettings, runtime: RuntimeDirectory, index: int, start: EngineStart
+) -> ChildSpec:
     """Describe an engine process; its threads are set before any library that counts cores is loaded."""
     name = settings.engine_names()[index]
     threads = str(settings.engine_threads(index))
@@ -67,7 +70,9 @@ def engine_spec(settings: InferenceSettings, runtime: RuntimeDirectory, index: i
             # operator: beside a busy process, steps took tens of times as long, and with this about twice as long.
             "GOMP_SPINCOUNT": "3000",
             MULTIPROCESS_VARIABLE: str(runtime.metrics),
+            **start.variables(settings, index, os.environ),
         },
+        python=start.python,
     )
 
 
@@ -107,6 +112,7 @@ class Pod:
         runtime: RuntimeDirectory,
         metrics: PodMetrics,
         reporter: Reporter,
+        start: EngineStart,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
@@ -116,7 +122,7 @@ class Pod:
         self._draining = False
         self._logged: EndpointState | None = None
         self._engines = [
-            self._keeper(engine_spec(settings, runtime, index), self._changed.set)
+            self._keeper(engine_spec(settings, runtime, index, start), self._changed.set)
             for index in range(settings.engines)
         ]
         self._returns, returned = inbox()
@@ -209,6 +215,7 @@ class Pod:
 async def supervise(settings: InferenceSettings) -> None:
     """Run a pod until SIGTERM or SIGINT; raises `CannotStartError` and `PermanentFailureError`."""
     with listen(settings.host, settings.port) as listener, RuntimeDirectory() as runtime:
+        start = await asyncio.to_thread(engine_start, settings, runtime.path, os.environ)
         who = identity(settings, listener.getsockname()[1], time.time())
         metrics = PodMetrics(runtime.metrics)
         metrics.watch_memory("supervisor", os.getpid)
@@ -220,7 +227,7 @@ async def supervise(settings: InferenceSettings) -> None:
             raise CannotStartError("NATS_URL", str(error)) from error
         _log.info("pod_listening", pod=who.pod, model=who.model, host=who.host, port=who.port)
         try:
-            await Pod(settings, listener, runtime, metrics, Reporter(bus, who)).run()
+            await Pod(settings, listener, runtime, metrics, Reporter(bus, who), start).run()
         finally:
             await bus.close()
     _log.info("pod_ended", pod=who.pod)
