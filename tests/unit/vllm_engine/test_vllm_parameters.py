@@ -30,8 +30,8 @@ LLAMA = {
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    request = GenerateTokens(**{"prompt": [1, 2, 3], "max_tokens": 20, "stop_ids": [2]} | fields)
-    return sampling_parameters(request, context=16, vocabulary=50)
+    chosen: dict[str, Any] = {"prompt": [1, 2, 3], "max_tokens": 20, "stop_ids": [2], **fields}
+    return sampling_parameters(GenerateTokens(**chosen), context=16, vocabulary=50)
 
 
 def test_a_greedy_request_asks_for_the_likeliest_tokens_and_no_text() -> None:
