@@ -1,10 +1,14 @@
 """Fixtures that any test may ask for, property tests without a deadline, and plain tracebacks in the log.
 
+Triton's kernels are interpreted, on the processor: it must be told so before it is first imported.
+
 How long one example takes says more about the machine than about the code. And a traceback with every local
 variable takes seconds to print, where a test has something fail on purpose.
 """
 
 from __future__ import annotations
+
+import os
 
 import structlog
 from hypothesis import settings
@@ -16,6 +20,7 @@ from tests.fixtures.redis import redis_server
 
 __all__ = ["kube", "kube_server", "native", "nats_server", "redis_server"]
 
+os.environ.setdefault("TRITON_INTERPRET", "1")
 settings.register_profile("copydesk", deadline=None)
 settings.load_profile("copydesk")
 structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback

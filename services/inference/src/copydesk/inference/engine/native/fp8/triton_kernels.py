@@ -63,7 +63,9 @@ def _gate_quantise(x, values, scales, count, columns, stride, block: tl.constexp
     present = offsets < tl.where(row < count, columns, 0)
     gate = tl.load(x + row * stride + offsets, mask=present, other=0.0).to(tl.float32)
     up = tl.load(x + row * stride + columns + offsets, mask=present, other=0.0).to(tl.float32)
-    _store_rounded(gate / (1.0 + tl.exp(-gate)) * up, mask, values, scales, row, columns, offsets)
+    small = tl.exp(-tl.abs(gate))  # which never overflows
+    sigmoid = tl.where(gate >= 0.0, 1.0, small) / (1.0 + small)
+    _store_rounded(gate * sigmoid * up, mask, values, scales, row, columns, offsets)
 
 
 class TritonKernels:
