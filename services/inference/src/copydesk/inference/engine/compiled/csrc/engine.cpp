@@ -150,12 +150,11 @@ double Engine::step_age(double now) const {
 bool Engine::look_ahead(double now) {
   if (under_way_.empty()) return false;
   std::lock_guard lock(mutex_);
-  foresee(under_way_.back(), running_);
   sweep(now);
   return can_look_ahead(*under_way_.back(), running_, options_.limits);
 }
 
-// Whether it looks as if the next step could go in behind this one.
+// Whether it looks as if the next step could go in behind this one, which those who run are told of.
 bool Engine::can_follow(const Plan& plan) {
   std::lock_guard lock(mutex_);
   foresee(&plan, running_);
