@@ -1,6 +1,6 @@
 """Scripts of what clients do to an engine, drawn at random, and a model that keeps what each step asked of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,10 @@ def follows(tokens: Sequence[int]) -> int:
 
 
 class Recording:
-    """A model that follows `follows`, from a cache of its own, and keeps what each step asked of it."""
+    """A model that follows a rule, from a cache of its own, and keeps what each step asked of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, rule: Callable[[Sequence[int]], int] = follows) -> None:
+        self._rule = rule
         self.cache: dict[int, list[int]] = {}
         self.steps: list[list[_What]] = []
 
@@ -36,7 +37,7 @@ class Recording:
             held = self.cache.setdefault(run.slot, [])
             assert run.start <= len(held), "a position was skipped"
             held[run.start :] = run.tokens
-            chosen = [follows(held[: run.end - run.samples + 1 + i]) for i in range(run.samples)]
+            chosen = [self._rule(held[: run.end - run.samples + 1 + i]) for i in range(run.samples)]
             if run.scores:
                 result.scores[run.slot] = _peaks(chosen)
             elif run.samples:

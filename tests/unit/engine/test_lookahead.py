@@ -28,19 +28,24 @@ from tests.unit.engine.scripts import (
     shapes,
 )
 
-SIZES = {"slots": 3, "queue": 50, "context": 60, "prefill_tokens": 200, "draft_tokens": 0}
+SIZES = {
+    "vocabulary": VOCABULARY,
+    "slots": 3,
+    "queue": 50,
+    "context": 60,
+    "prefill_tokens": 200,
+    "draft_tokens": 0,
+}
 
 
 class Ahead(Played):
     """A compiled engine over a device beside it."""
 
-    def __init__(self, *, asynchronous: bool = True, **sizes: Any) -> None:
-        model = Recording()
-        self.device = Beside(model, VOCABULARY)
-        engine = CompiledEngine(
-            load_library(), self.device, vocabulary=VOCABULARY, **SIZES | sizes, asynchronous=asynchronous
-        )
-        super().__init__(engine, model)
+    def __init__(self, model: Recording | None = None, **sizes: Any) -> None:
+        model = model or Recording()
+        options = SIZES | sizes
+        self.device = Beside(model, options["vocabulary"])
+        super().__init__(CompiledEngine(load_library(), self.device, **options), model)
         self.now = 0.0
 
     def ask(self, prompt: list[int], max_tokens: int = 4, **more: Any) -> int:
@@ -60,9 +65,9 @@ class Ahead(Played):
         assert self.device.under_way == 0
 
 
-def in_python(sizes: dict[str, Any]) -> Played:
-    model = Recording()
-    return Played(NativeEngine(model, vocabulary=VOCABULARY, **SIZES | sizes), model)
+def in_python(sizes: dict[str, Any], model: Recording | None = None) -> Played:
+    model = model or Recording()
+    return Played(NativeEngine(model, **SIZES | sizes), model)
 
 
 def without_stops(action: Action) -> Action:
@@ -214,6 +219,28 @@ def test_who_needs_results_makes_all_wait_until_it_has_ended(needs_results: dict
         ahead.step()
         assert (ahead.device.most, ahead.device.unknown) == (1, 0)
     ahead.drain()
+
+
+@pytest.mark.parametrize(("period", "drafts"), [(510, True), (511, True), (512, False), (600, False)])
+def test_who_has_no_source_needs_results_only_where_its_last_token_came_up_before(
+    period: int, drafts: bool
+) -> None:
+    """Drafts look for an echo in the last 512 tokens, of two at the least."""
+
+    def cycle(tokens: Sequence[int]) -> int:
+        return (tokens[-1] + 1) % period
+
+    sizes = {"vocabulary": period, "context": 1000, "prefill_tokens": 1000, "draft_tokens": 20, "slots": 1}
+    waits, ahead = in_python(sizes, Recording(cycle)), Ahead(Recording(cycle), **sizes)
+    request = GenerateTokens([*range(period - 4)], 40, [])
+    for played in (waits, ahead):
+        assert played.submit(Submit(request, Priority.INTERACTIVE, LATER), 0.0)
+        while played.engine.step(0.0):
+            pass
+    assert ahead.seen() == waits.seen()
+    assert (ahead.answers[0].accepted > 0) == drafts
+    assert (ahead.device.unknown == 39) == (not drafts)
+    assert ahead.device.unknown > 0
 
 
 def test_drafts_come_back_when_load_falls() -> None:
@@ -384,7 +411,7 @@ def test_a_device_that_fails_breaks_the_engine_and_is_left_with_nothing_under_wa
     asynchronous: bool, call: str, at: int
 ) -> None:
     device = Failing(**{call: at})
-    engine = CompiledEngine(load_library(), device, vocabulary=VOCABULARY, **SIZES, asynchronous=asynchronous)
+    engine = CompiledEngine(load_library(), device, **SIZES, asynchronous=asynchronous)
     played = Played(engine, Recording())
     request = GenerateTokens([1], 9, [], stream=True)
     assert played.submit(Submit(request, Priority.INTERACTIVE, LATER), 0.0)
