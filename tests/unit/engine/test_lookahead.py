@@ -64,6 +64,10 @@ class Ahead(Played):
             pass
         assert self.device.under_way == 0
 
+    def close(self) -> None:
+        assert isinstance(self.engine, CompiledEngine)
+        self.engine.close()
+
 
 def in_python(sizes: dict[str, Any], model: Recording | None = None) -> Played:
     model = model or Recording()
@@ -111,6 +115,7 @@ def test_without_stop_tokens_every_run_of_every_step_is_that_of_the_engine_that_
     ahead.now = now
     ahead.drain()
     assert ahead.seen() == waits.seen()
+    ahead.close()
 
 
 def assert_behind(ahead: Played, waits: Played) -> None:
@@ -151,6 +156,7 @@ def test_stop_tokens_change_no_answer(script: list[Action], sizes: dict[str, Any
         i: whole(answer) for i, answer in waits.answers.items()
     }
     assert ahead.streamed == waits.streamed
+    ahead.close()
 
 
 def without_counts(answer: GeneratedTokens) -> GeneratedTokens:
@@ -188,6 +194,7 @@ def test_whatever_happens_all_are_answered_once_with_what_the_model_says(
     load = ahead.engine.load()
     assert (load.running, load.queued) == (0, 0)
     assert ahead.engine.outlook(Priority.BATCH) == 0.0
+    ahead.close()
 
 
 def test_steps_overlap_wherever_all_decode_and_only_there() -> None:
@@ -362,8 +369,7 @@ def test_an_engine_that_is_closed_lets_the_device_be_done_with_what_is_under_way
     ahead.step()
     ahead.step()
     assert ahead.device.under_way == 1
-    assert isinstance(ahead.engine, CompiledEngine)
-    ahead.engine.close()
+    ahead.close()
     assert ahead.device.under_way == 0
     assert ahead.answers == {}
 
