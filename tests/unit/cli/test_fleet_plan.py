@@ -119,3 +119,9 @@ def test_the_autoscalers_settings_are_there_as_they_are_named() -> None:
 @given(st.text(min_size=1, max_size=80).filter(lambda name: "/" not in name and "\0" not in name))
 def test_any_directory_gives_a_name_that_a_subject_takes(name: str) -> None:
     assert subject_token(model_name(Path("/models") / name))
+
+
+def test_what_computes_is_said_to_every_pod_or_left_to_the_environment() -> None:
+    assert "COPYDESK_INFERENCE_ENGINE" not in plan_pod(OPTIONS, "pod-1").env
+    chosen = plan_pod(replace(OPTIONS, engine="vllm"), "pod-1")
+    assert chosen.env["COPYDESK_INFERENCE_ENGINE"] == "vllm"

@@ -55,6 +55,13 @@ class Dtype(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
+class Engine(StrEnum):
+    """What computes in a pod."""
+
+    NATIVE = "native"
+    VLLM = "vllm"
+
+
 Pods = Annotated[
     int, typer.Option(min=1, max=256, metavar="N", help="How many inference pods; they share the cores.")
 ]
@@ -116,6 +123,13 @@ def up(
         int, typer.Option(min=1, max=65535, metavar="PORT", help="Where the gateway listens on 127.0.0.1.")
     ] = 8080,
     dtype: DtypeOption = Dtype.AUTO,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="What computes: native, or vllm where it is installed: see docs/vllm.md. (default: native)",
+        ),
+    ] = None,
     state_dir: StateDir = None,
     json: Annotated[bool, typer.Option("--json", help="Events as JSON, one object a line.")] = False,
     show: Annotated[
@@ -152,7 +166,17 @@ def up(
 
     scaling = _scaling(pods, autoscale, certificate)
     shown = (sys.stdout.isatty() and not json) if show is None else show
-    request = UpRequest(pods or 2, model, port, dtype.value, state_dir, as_json=json, show=shown, scaling=scaling)
+    request = UpRequest(
+        pods or 2,
+        model,
+        port,
+        dtype.value,
+        state_dir,
+        as_json=json,
+        show=shown,
+        scaling=scaling,
+        engine=engine.value if engine else "",
+    )
     raise typer.Exit(run_up(request))
 
 

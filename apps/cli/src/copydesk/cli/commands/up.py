@@ -49,7 +49,7 @@ class CannotStartError(CopydeskError):
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """What the user asked for; with `scaling`, `pods` is not looked at."""
+    """What the user asked for; with `scaling`, `pods` is not looked at. Without `engine` the environment says."""
 
     pods: int
     model: Path | None
@@ -59,6 +59,7 @@ class UpRequest:
     as_json: bool
     show: bool
     scaling: Scaling | None = None
+    engine: str = ""
 
 
 def up(request: UpRequest) -> int:
@@ -112,6 +113,7 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         port=request.port,
         nats_port=free_port(HOST, random.Random()),
         dtype=request.dtype,
+        engine=request.engine,
         cores=len(os.sched_getaffinity(0)),
         rpc_token=secrets.token_urlsafe(24),
         nats_token=os.environ.get(NATS_VARIABLE) or secrets.token_urlsafe(24),

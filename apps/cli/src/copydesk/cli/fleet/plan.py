@@ -68,7 +68,10 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """Everything that decides how a fleet looks. `pods` are those that it begins with."""
+    """Everything that decides how a fleet looks. `pods` are those that it begins with.
+
+    Without `engine`, the environment says what computes in them, as it does of all else that is not here.
+    """
 
     model: str
     model_dir: Path
@@ -83,6 +86,7 @@ class FleetOptions:
     nats_server: str
     state_dir: Path
     scaling: Scaling | None = None
+    engine: str = ""
 
     @property
     def url(self) -> str:
@@ -177,6 +181,8 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
         "COPYDESK_INFERENCE_DTYPE": options.dtype,
         "COPYDESK_INFERENCE_RPC_TOKEN": options.rpc_token,
     }
+    if options.engine:
+        env["COPYDESK_INFERENCE_ENGINE"] = options.engine
     return ChildSpec(name, Role.POD, _module(options, "inference"), env, grace=30.0)
 
 
