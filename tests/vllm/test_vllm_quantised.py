@@ -1,5 +1,6 @@
 """Checkpoints in 8 bits, as `copydesk model quantize` writes them, served by vLLM."""
 
+import asyncio
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -31,7 +32,7 @@ SENTENCES = (
     "The weather was so nice that we stayed outside.",
 )
 AGREEMENT = 0.95
-"""Of INT8's words with the original's; greedy decisions flip on near ties, in one of a hundred tokens or so."""
+"""Of words with the original's; greedy decisions flip on near ties, in one of a hundred tokens or so."""
 
 
 async def corrected(pod: RunningPod, sentences: Sequence[str]) -> list[str]:
@@ -48,14 +49,26 @@ def agreement(ours: Sequence[str], others: Sequence[str]) -> float:
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
-async def test_an_int8_checkpoint_answers_in_vllm_as_the_original_does(vllm_python: str, tmp_path: Path) -> None:
-    original = default_model_or_skip()
-    quantise_directory(original, tmp_path / "int8", PrecisionPlan(Scheme.INT8), measure=False)
-    with running_pod(original, tmp_path / "native.log", DTYPE="bfloat16", THREADS=0, SLOTS=2) as pod:
+@pytest.fixture(scope="module")
+def original() -> Path:
+    return default_model_or_skip()
+
+
+@pytest.fixture(scope="module")
+def expected(original: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What the original answers in the native engine."""
+    log = tmp_path_factory.mktemp("native") / "log"
+    with running_pod(original, log, DTYPE="bfloat16", THREADS=0, SLOTS=2) as pod:
         pod.wait_ready()
-        expected = await corrected(pod, SENTENCES)
-    settings = {"DTYPE": "auto", "CONTEXT": 512}
-    with vllm_pod(vllm_python, tmp_path / "int8", tmp_path / "vllm.log", **settings) as pod:
+        return asyncio.run(corrected(pod, SENTENCES))
+
+
+@pytest.mark.parametrize("scheme", [Scheme.INT8, Scheme.FP8])
+async def test_a_checkpoint_in_8_bits_answers_in_vllm_as_the_original_does(
+    scheme: Scheme, vllm_python: str, original: Path, expected: list[str], tmp_path: Path
+) -> None:
+    quantise_directory(original, tmp_path / "model", PrecisionPlan(scheme), measure=False)
+    with vllm_pod(vllm_python, tmp_path / "model", tmp_path / "log", DTYPE="auto", CONTEXT=512) as pod:
         wait_ready(pod)
         found = await corrected(pod, SENTENCES)
     assert found != list(SENTENCES)

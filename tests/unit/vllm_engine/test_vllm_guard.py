@@ -46,6 +46,24 @@ def test_a_dead_leaders_children_are_killed_and_the_guard_goes_too(program: str,
         time.sleep(0.01)
 
 
+SHARED = """
+import os, sys, time
+from multiprocessing.shared_memory import SharedMemory
+memory = SharedMemory(create=True, size=4096)
+print(memory.name, flush=True)
+time.sleep(600)
+"""
+
+
+def test_shared_memory_of_the_killed_is_removed() -> None:
+    with subprocess.Popen([sys.executable, "-c", SHARED], stdout=subprocess.PIPE, start_new_session=True) as group:
+        assert group.stdout is not None
+        memory = Path("/dev/shm") / group.stdout.readline().decode().strip()
+        assert memory.exists()
+        guard.kill_group(group.pid)
+    assert not memory.exists()
+
+
 def test_a_guard_that_comes_too_late_kills_what_is_left_at_once() -> None:
     group = subprocess.Popen([sys.executable, "-S", "-c", HANGS], start_new_session=True)
     subprocess.run([sys.executable, "-I", "-S", guard.__file__, str(group.pid)], check=True, timeout=30)

@@ -11,7 +11,7 @@ from pathlib import Path
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.settings import EngineKind, InferenceSettings, LogLevel
 
-_BRIDGE = "bridge"
+_BRIDGE, _SCRATCH = "bridge", "scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class EngineStart:
 
 
 def engine_start(settings: InferenceSettings, runtime: Path, inherited: Mapping[str, str]) -> EngineStart:
-    """Find out how engines are started, and that they can be; for vLLM's, links are made in `runtime`.
+    """Find out how engines are started, and that they can be; for vLLM's, folders are made in `runtime`.
 
     With vLLM it asks another interpreter, and so takes a moment. Raises `CannotStartError`.
     """
@@ -60,6 +60,10 @@ def engine_start(settings: InferenceSettings, runtime: Path, inherited: Mapping[
     check_vllm(settings)
     python = settings.vllm_python or sys.executable
     search = search_path(inherited, make_bridge(runtime / _BRIDGE)) if settings.vllm_python else {}
+    scratch = runtime / _SCRATCH
+    scratch.mkdir()
+    # For sockets and files that vLLM leaves behind, and that go with the pod here.
+    search["TMPDIR"] = str(scratch)
     try:
         found = probe(python, {**inherited, **search})
         require_fit(python, found)
