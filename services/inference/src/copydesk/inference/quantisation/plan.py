@@ -120,12 +120,21 @@ def _matcher(entry: str) -> _Names:
 
 
 def _near(entry: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Groups and names that look like the entry; names are also compared by their parts, such as `q_proj`."""
+    """What looks like the entry and does match: groups, patterns for a part such as `q_proj`, and whole names."""
     bare = re.sub(r"[^\w.-]+", "", entry.removeprefix(_REGEX)).strip(".")
-    parts = dict.fromkeys(f"*.{part}" for name in names for part in name.split(".") if not part.isdigit())
-    bare_of = {**{name: name for name in GROUPS}, **{part: part[2:] for part in parts}}
-    bare_of |= {name: name for name in names}
-    close = set(difflib.get_close_matches(bare, bare_of.values(), n=3, cutoff=0.6))
-    tail = bare.rpartition(".")[2]
-    close |= set(difflib.get_close_matches(tail, bare_of.values(), n=1, cutoff=0.6)) if not close else set()
-    return tuple(name for name, text in bare_of.items() if text in close)[:3]
+    offered = {**{group: group for group in GROUPS}, **_patterns(names), **{name: name for name in names}}
+    for text in (bare, bare.rpartition(".")[2]):
+        close = difflib.get_close_matches(text, sorted(set(offered.values())), n=3, cutoff=0.6)
+        if close:
+            return tuple(pattern for pattern, part in offered.items() if part in close)[:3]
+    return ()
+
+
+def _patterns(names: Iterable[str]) -> dict[str, str]:
+    """A pattern for each part of the names below the layer: `*.self_attn.*`, `*.q_proj`, with that part."""
+    patterns: dict[str, str] = {}
+    for name in names:
+        *_, block, kind = name.split(".") if "." in name else ("", "", "")
+        if kind:
+            patterns |= {f"*.{block}.*": block, f"*.{kind}": kind}
+    return patterns
