@@ -178,6 +178,13 @@ async def test_a_request_that_expires_in_the_engine_says_so(bench: Bench) -> Non
     assert response.status is Status.DEADLINE_EXCEEDED
 
 
+async def test_a_request_that_the_engine_cannot_compute_is_nobodys_fault_outside(bench: Bench) -> None:
+    bench.call(1, payload())
+    response = await bench.end(1, Finish.FAILED)
+    assert response.status is Status.INTERNAL
+    assert bench.fault(1)[1].code == "engine_failed"
+
+
 async def test_a_cancelled_call_is_cancelled_in_the_engine_and_gets_no_answer(bench: Bench) -> None:
     call = bench.call(1, payload())
     call.cancelled = True

@@ -9,6 +9,7 @@ import pytest
 
 from copydesk.inference.engine.vllm.client import CoreLostError
 from copydesk.inference.engine.vllm.engine import VllmEngine
+from copydesk.inference.engine.vllm.environment import NEEDED, Found
 from copydesk.inference.pod import engine_start
 from copydesk.inference.pod.engine_start import EngineStart
 from copydesk.inference.pod.failure import CannotStartError
@@ -57,6 +58,19 @@ def test_the_native_engine_is_started_as_ever(tmp_path: Path) -> None:
     start = engine_start.engine_start(settings(tmp_path, engine=EngineKind.NATIVE), tmp_path, {})
     assert start == EngineStart(sys.executable, {}, None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_vllm_leaves_lying_about_goes_with_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Found((3, 11), Path("/v"), dict.fromkeys(NEEDED, "99.0"))
+    monkeypatch.setattr("copydesk.inference.engine.vllm.environment.probe", lambda *_: found)
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    chosen = settings(write_tiny_model(tmp_path / "model"), vllm_python="/v/bin/python")
+    start = engine_start.engine_start(chosen, runtime, {"PYTHONPATH": "/more"})
+    assert start.search["TMPDIR"] == str(runtime / "scratch")
+    assert start.search["PYTHONPATH"] == f"{runtime / 'bridge'}:/more"
+    assert sorted(path.name for path in (runtime / "bridge" / "copydesk").iterdir()) == ["common", "inference"]
+    assert (start.python, start.vllm) == ("/v/bin/python", Path("/v"))
 
 
 def test_only_engine_processes_get_vllms_interpreter_and_variables(
