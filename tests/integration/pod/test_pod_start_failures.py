@@ -81,7 +81,7 @@ def test_more_slots_than_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("DTYPE", "float16", "'auto', 'int8', 'bfloat16' or 'float32'"),
+        ("DTYPE", "float16", "'auto', 'fp8', 'int8', 'bfloat16' or 'float32'"),
         ("PORT", "http", "a valid integer"),
         ("NATS_URL", "http://somewhere", "expected nats://host:port"),
     ],

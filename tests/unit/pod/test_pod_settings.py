@@ -25,7 +25,7 @@ def test_a_model_directory_is_all_that_must_be_set(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("DTYPE", "float16", "'auto', 'int8', 'bfloat16' or 'float32'"),
+        ("DTYPE", "float16", "'auto', 'fp8', 'int8', 'bfloat16' or 'float32'"),
         ("DRAFT", "on", "'auto' or 'off'"),
         ("PORT", "70000", "less than or equal to 65535"),
         ("SLOTS", "0", "greater than or equal to 1"),

@@ -50,6 +50,7 @@ class Dtype(StrEnum):
     """The arithmetic of a pod."""
 
     AUTO = "auto"
+    FP8 = "fp8"
     INT8 = "int8"
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -68,7 +69,11 @@ Pods = Annotated[
 Model = Annotated[Path | None, typer.Option(metavar="DIR", help=MODEL_HELP)]
 DtypeOption = Annotated[
     Dtype,
-    typer.Option(metavar="TYPE", help="Arithmetic: int8, bfloat16, float32, or auto: what is fastest here."),
+    typer.Option(
+        metavar="TYPE",
+        help="Arithmetic: int8, bfloat16, float32, or auto: what is fastest here. fp8 needs a model in FP8, and is "
+        "emulated on a CPU, to judge the answers of a GPU.",
+    ),
 ]
 
 

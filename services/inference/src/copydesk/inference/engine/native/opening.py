@@ -121,7 +121,7 @@ def _library(options: NativeOptions) -> ctypes.CDLL | None:
 
 def _precision(options: NativeOptions, library: ctypes.CDLL | None) -> Precision:
     if options.precision is Precision.INT8 and options.device != "cpu":
-        others = "auto, bfloat16 or float32"
+        others = "auto, fp8, bfloat16 or float32"
         raise InvalidOptionError("precision", "int8", f"{others} on {options.device}: int8 is for processors")
     if options.precision is not Precision.AUTO or options.device != "cpu" or library is None:
         return options.precision
