@@ -42,7 +42,8 @@ def test_an_arithmetic_that_a_device_does_not_have_is_told_by_the_name_of_the_se
     with pytest.raises(CannotStartError) as raised:
         load_engine(settings)
     assert str(raised.value) == (
-        "COPYDESK_INFERENCE_DTYPE: 'int8'; expected auto, fp8, bfloat16 or float32 on null:5: int8 is for processors"
+        "COPYDESK_INFERENCE_DTYPE: 'int8'; expected auto, fp8, bfloat16 or float32 on null:5: "
+        "int8 is for processors"
     )
 
 
