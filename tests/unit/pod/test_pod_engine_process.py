@@ -12,7 +12,14 @@ REQUEST = msgspec.msgpack.encode(GenerateTokens(prompt=[1], max_tokens=4, stop_i
 
 
 @pytest.mark.parametrize(
-    ("how", "event"), [("crash", "a tensor of the wrong shape"), ("hang", "engine_hung")], ids=["crash", "hang"]
+    ("how", "event"),
+    [
+        ("crash", "a tensor of the wrong shape"),
+        ("hang", "engine_hung"),
+        ("lost", "vLLM's engine core has died"),
+        ("silent", "engine_hung"),
+    ],
+    ids=["crash", "hang", "lost", "silent"],
 )
 async def test_an_engine_that_breaks_ends_its_process_and_every_request_with_it(
     how: str, event: str, tmp_path: Path
