@@ -37,6 +37,8 @@ def refusal(directory: Path, **changes: Any) -> str:
     [
         ({"dtype": Dtype.INT8}, "DTYPE: 'int8'; expected auto, bfloat16 or float32"),
         ({"core": Core.PYTHON}, "CORE: 'python'; expected auto with ENGINE=vllm"),
+        ({"dtype": Dtype.FP8}, "DTYPE: 'fp8'; expected auto, bfloat16 or float32"),
+        ({"graphs": 0}, "GRAPHS: 0; expected none with ENGINE=vllm"),
         ({"device": "null:5"}, "DEVICE: 'null:5'; expected cpu, cuda or cuda:N with vLLM"),
         ({"device": "cuda,null:5", "engines": 2}, "DEVICE: 'null:5'; expected cpu, cuda or cuda:N with vLLM"),
         ({"context": 4096}, "CONTEXT: 4096; expected 8 to 512, the model's longest sequence"),

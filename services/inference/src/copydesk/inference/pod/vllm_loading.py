@@ -50,6 +50,11 @@ def vllm_options(settings: InferenceSettings) -> VllmOptions:
     if settings.core is not Core.AUTO:
         reason = f"{settings.core.value!r}; expected auto with ENGINE=vllm, which schedules by itself"
         raise CannotStartError("CORE", reason)
+    if settings.graphs != InferenceSettings.model_fields["graphs"].default:
+        reason = (
+            f"{settings.graphs}; expected none with ENGINE=vllm, which captures none with VLLM_EAGER=true only"
+        )
+        raise CannotStartError("GRAPHS", reason)
     return VllmOptions(
         dtype=settings.dtype.value,
         slots=settings.slots,
