@@ -80,7 +80,8 @@ class FakeVllm:
         """Make tokens for a request, which one that does not stream gets together with the end."""
         asked = self.asked[name]
         asked.held += tokens
-        self.heard()
+        if ended is not Ended.ABORT:  # which takes no step
+            self.heard()
         if asked.stream or ended:
             asked.parts.put_nowait(Part(asked.held, ended, stop_id, acceptance or Acceptance()))
             asked.held = []

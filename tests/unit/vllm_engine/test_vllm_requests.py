@@ -254,6 +254,21 @@ async def test_steps_are_timed_and_silence_grows_only_while_there_is_something_t
     watching.cancel()
 
 
+async def test_silence_adds_up_over_requests_that_ended_at_their_deadlines(rig: Rig) -> None:
+    loop = asyncio.get_running_loop()
+    for name in "abc":
+        rig.client.ask(name, PLAIN, deadline=loop.time() + 0.02)
+        await asyncio.sleep(0.03)
+        await settle()
+        assert rig.engine.load().running == 0
+        assert rig.engine.step_age() == 0.0
+    rig.client.ask("d", PLAIN)
+    await settle()
+    assert rig.engine.step_age() >= 0.05
+    rig.vllm.make("4", 7)
+    assert rig.engine.step_age() < 0.02
+
+
 async def test_closing_ends_vllm_within_the_time_given(rig: Rig) -> None:
     rig.client.ask("a", PLAIN)
     await settle()

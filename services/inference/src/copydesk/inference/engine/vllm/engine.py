@@ -78,7 +78,8 @@ class VllmEngine:
         self._line = Line()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handed = 0
-        self._heard = 0.0
+        self._since = 0.0  # when the last step was heard of, or vLLM got something to do after having nothing
+        self._silence = 0.0  # for how long it had something to do before that, and nothing was heard
         self._step_ms = 0.0
         self._request_seconds = 0.0
         self._on_step: Callable[[float], object] = float  # until somebody wants to know
@@ -142,7 +143,7 @@ class VllmEngine:
 
     def step_age(self) -> float:
         """For how many seconds vLLM has been silent although it has requests."""
-        return self._loop.time() - self._heard if self._handed else 0.0
+        return self._silence + self._loop.time() - self._since if self._handed else 0.0
 
     def close(self, timeout: float) -> bool:
         """End vLLM's processes; requests that have not ended are not answered any more."""
@@ -166,7 +167,7 @@ class VllmEngine:
             if request_id is None:
                 return
             if not self._handed:
-                self._heard = self._loop.time()
+                self._since = self._loop.time()
             self._handed += 1
             task = self._loop.create_task(self._follow(self._taken[request_id]))
             self._tasks.add(task)
@@ -175,6 +176,8 @@ class VllmEngine:
     def _followed(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._handed -= 1
+        if not self._handed:  # those who ended at their deadlines must not hide that nobody answers
+            self._silence += self._loop.time() - self._since
         if not task.cancelled():
             self._admit()
 
@@ -253,7 +256,8 @@ class VllmEngine:
 
     def _stepped(self) -> None:
         now = self._loop.time()
-        seconds, self._heard = now - self._heard, now
+        seconds, self._since = now - self._since, now
+        self._silence = 0.0
         if self._handed:
             self._step_ms = _smoothed(self._step_ms, seconds * 1000.0)
             self._on_step(seconds)
