@@ -59,7 +59,7 @@ class Scale:
 
 
 _ALL = (Setting(START, 1, fp8=False, asynchronous=False), *(_in_fp8(workers) for workers in (1, 4, 2, 3)))
-FULL = Scale(slots=64, tokens=50, graphs=40, seconds=3.0, start_seconds=40.0, settings=_ALL)
+FULL = Scale(slots=64, tokens=50, graphs=64, seconds=3.0, start_seconds=40.0, settings=_ALL)
 QUICK = Scale(slots=4, tokens=8, graphs=0, seconds=0.1, start_seconds=90.0, settings=(_in_fp8(2),))
 
 

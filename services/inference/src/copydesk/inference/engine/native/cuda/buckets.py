@@ -4,7 +4,7 @@ A step fits a bucket that is at least as large in every respect; what it leaves 
 the *narrow* one every run is a single token and token i is slot i's, so that nothing needs to be moved for
 attention; the *wide* one has runs of any length up to its width, flat for the linear maps and in a rectangle for
 attention. Most of a small model's step on a GPU is the launch of its kernels, whatever they compute, so that wide
-buckets can be coarse: four times as wide, or twice as many tokens, is hardly slower.
+buckets can be coarse: twice as many tokens are hardly slower, nor are a few cells more of short runs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from copydesk.inference.engine.native.layout import Run
 
 _SHORTEST_REACH = 128
-_WIDTH_STEP = 4
-_NARROWEST = 8  # tokens in a run: the width that short drafts share
+_SHORT_WIDTHS = (8,)  # tokens in a run: what short drafts share
+_LONG_WIDTHS = 32  # and the least that prompts share; from here on it doubles, since 64 rows as wide cost time
 _FEW_TOKENS = 64  # fewer take as long: a step then reads weights more than it computes
 _TOKEN_STEP = 128  # beyond twice as many, where tokens cost what they compute
 _MOST_LOOKS = 1 << 22  # cells times positions: with four query heads a key head the mask takes 32 MB
@@ -100,18 +100,20 @@ def sizes_of(runs: Iterable[Run]) -> Bucket:
 
 
 def fit(buckets: Sequence[Bucket], sizes: Bucket) -> int | None:
-    """The first bucket that holds a step of these sizes: of those that `buckets_for` returns, the cheapest."""
+    """The first bucket that holds a step of these sizes: a narrow one if there is one, and the cheapest."""
     return next((index for index, bucket in enumerate(buckets) if bucket.holds(sizes)), None)
 
 
 def buckets_for(extent: Extent, most: int) -> tuple[Bucket, ...]:
-    """At most `most` buckets, the cheapest first: all narrow ones, then those wide ones that cost least.
+    """At most `most` buckets: all narrow ones, then wide ones, short reaches first; of both, the cheapest first.
 
     What fits none of them is left to be run without a graph: it is large enough for that to matter less.
     """
-    wide = sorted(_wide(extent), key=lambda bucket: bucket.cost)
-    kept = [*sorted(_narrow(extent), key=lambda bucket: bucket.cost), *wide][:most]
-    return tuple(sorted(kept, key=lambda bucket: (bucket.cost, bucket.width)))
+    kept: list[Bucket] = []
+    for family in (_narrow(extent), _wide(extent)):
+        kept += sorted(family, key=lambda bucket: (bucket.reach, bucket.cost))
+    del kept[most:]
+    return tuple(sorted(kept, key=lambda bucket: (not bucket.is_narrow, bucket.cost)))
 
 
 def _narrow(extent: Extent) -> list[Bucket]:
@@ -143,24 +145,26 @@ def wide_rows(slots: int) -> list[int]:
 
 
 def widths(extent: Extent) -> list[int]:
-    """8, 32, 128, and so on, up to the longest run that there can be."""
-    return _multiplied(_NARROWEST, _WIDTH_STEP, extent.longest_run) if extent.longest_run > 1 else []
+    """8, 32, 64, 128, and so on, up to the longest run that there can be."""
+    longest = extent.longest_run
+    short = [width for width in _SHORT_WIDTHS if width < longest]
+    return [*short, *_doubled(_LONG_WIDTHS, longest)] if longest > 1 else []
 
 
 def reaches(extent: Extent) -> list[int]:
     """128, 256, 512, and so on, up to the context."""
-    return _multiplied(_SHORTEST_REACH, 2, extent.context)
+    return _doubled(_SHORTEST_REACH, extent.context)
 
 
 def _token_counts(most: int) -> list[int]:
-    counts = _multiplied(_FEW_TOKENS, 2, min(most, 2 * _TOKEN_STEP))
+    counts = _doubled(_FEW_TOKENS, min(most, 2 * _TOKEN_STEP))
     return [*counts, *(count for count in range(3 * _TOKEN_STEP, most + _TOKEN_STEP, _TOKEN_STEP))]
 
 
-def _multiplied(first: int, factor: int, most: int) -> list[int]:
+def _doubled(first: int, most: int) -> list[int]:
     numbers = [first]
     while numbers[-1] < most:
-        numbers.append(numbers[-1] * factor)
+        numbers.append(numbers[-1] * 2)
     return [*numbers[:-1], most]
 
 
