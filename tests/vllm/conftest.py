@@ -8,6 +8,7 @@ import pytest
 
 from tests.fixtures.tiny_model import write_tiny_model
 from tests.integration.pod.running_pod import RunningPod, running_pod
+from tests.vllm.vllm_processes import wait_ready
 
 HOW = "set COPYDESK_TEST_VLLM_PYTHON to its interpreter; scripts/vllm-env.sh DIR makes an environment"
 
@@ -42,7 +43,9 @@ def vllm_pod(python: str, model: Path, log: Path, **settings: Any) -> AbstractCo
             "SLOTS": 2,
             "QUEUE": 2,
             "CONTEXT": 1024,
-            "ANSWER_TIMEOUT_MS": 30_000,  # the machine is short of time while vLLM starts
+            # The machine may be short of time for anything while vLLM starts.
+            "ANSWER_TIMEOUT_MS": 30_000,
+            "DRAIN_TIMEOUT_MS": 120_000,
             **settings,
         },
     )
@@ -53,5 +56,5 @@ def native_pod(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     """The same model in the native engine."""
     log = tmp_path_factory.mktemp("native") / "log"
     with running_pod(tiny_model, log, DTYPE="float32", CONTEXT=1024, SLOTS=2) as pod:
-        pod.wait_ready()
+        wait_ready(pod)
         yield pod

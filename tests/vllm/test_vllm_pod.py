@@ -24,7 +24,7 @@ from tests.integration.pod.running_pod import (
 )
 from tests.integration.pod.text_client import Request, stream, write
 from tests.vllm.conftest import vllm_pod
-from tests.vllm.vllm_processes import called, group_of, wait_ready
+from tests.vllm.vllm_processes import called, end, group_of, times_ready, wait_ready
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -184,11 +184,11 @@ async def test_a_killed_core_ends_the_engine_process_which_is_restarted(pod: Run
     channel = await connected(pod)
     request = Request(channel, LONG, deadline_ms=DEADLINE_MS)
     await request.began.wait()
-    engine = pod.pid("engine-0")
+    engine, ready = pod.pid("engine-0"), times_ready(pod)
     os.kill(called(engine, "EngineCore"), signal.SIGKILL)
     lost: Response = (await request.answered()).response
     assert fault(lost) == (Status.UNAVAILABLE, "engine_unavailable")
-    await asyncio.to_thread(wait_ready, pod, 2)
+    await asyncio.to_thread(wait_ready, pod, ready + 1)
     assert pod.events("child_died", child="engine-0")[0]["how"] == "exited with code 70"
     assert group_of(engine) == {}
     assert (await write(channel, greedy("Once more"), deadline_ms=DEADLINE_MS)).response.status is Status.OK
@@ -199,12 +199,12 @@ async def test_a_killed_engine_process_takes_all_of_vllm_along_and_is_restarted(
     channel = await connected(pod)
     request = Request(channel, LONG, deadline_ms=DEADLINE_MS)
     await request.began.wait()
-    engine = pod.pid("engine-0")
+    engine, ready = pod.pid("engine-0"), times_ready(pod)
     assert len(group_of(engine)) >= 3
     os.kill(engine, signal.SIGKILL)
     assert fault((await request.answered()).response) == (Status.UNAVAILABLE, "engine_unavailable")
     eventually("nothing of vLLM left", lambda: group_of(engine) == {}, timeout=30.0)
-    await asyncio.to_thread(wait_ready, pod, 3)
+    await asyncio.to_thread(wait_ready, pod, ready + 1)
     await channel.close()
 
 
@@ -213,7 +213,7 @@ async def test_a_pod_that_is_told_to_end_answers_first_and_leaves_nothing_behind
     request = Request(channel, greedy("The end is near", 60), deadline_ms=DEADLINE_MS)
     engine = pod.pid("engine-0")
     await pong_where(channel, lambda pong: pong.load.running == 1)
-    assert await asyncio.to_thread(pod.terminate) == 0
+    assert await asyncio.to_thread(end, pod) == 0
     assert (await request.answered()).response.status is Status.OK
     assert pod.events("worker_drained")[-1]["complete"] is True
     eventually("nothing of vLLM left", lambda: group_of(engine) == {}, timeout=30.0)

@@ -59,7 +59,7 @@ def expected(original: Path, tmp_path_factory: pytest.TempPathFactory) -> list[s
     """What the original answers in the native engine."""
     log = tmp_path_factory.mktemp("native") / "log"
     with running_pod(original, log, DTYPE="bfloat16", THREADS=0, SLOTS=2) as pod:
-        pod.wait_ready()
+        wait_ready(pod)
         return asyncio.run(corrected(pod, SENTENCES))
 
 

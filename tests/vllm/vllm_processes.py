@@ -13,13 +13,24 @@ START_SECONDS = 420.0
 """A start takes half a minute on two cores that are free, and several on ones that are not."""
 
 
+def times_ready(pod: RunningPod) -> int:
+    """Return how often the pod has become ready."""
+    return len(pod.events("pod_state", state="ready"))
+
+
 def wait_ready(pod: RunningPod, times: int = 1) -> None:
     """Wait until the pod has become ready that many times."""
     deadline = time.monotonic() + START_SECONDS
-    while len(pod.events("pod_state", state="ready")) < times:
+    while times_ready(pod) < times:
         if pod.process.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"the pod is not ready ({times}):\n{pod.output()[-10_000:]}")
         time.sleep(0.05)
+
+
+def end(pod: RunningPod) -> int:
+    """Tell the pod to end, and return its exit code."""
+    pod.process.terminate()
+    return pod.process.wait(START_SECONDS)
 
 
 def group_of(leader: int) -> dict[int, str]:
