@@ -110,16 +110,16 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     engine: EngineKind = Field(
         default=EngineKind.NATIVE,
         description="What computes: native or vllm. native is Copydesk's own engine: less memory, a start in "
-        "seconds, and drafts from the sentence. vllm is vLLM, in an environment of its own, for models and kernels "
-        "that the native one does not have.",
+        "seconds, and drafts from the sentence. vllm is vLLM, in an environment of its own, for models and "
+        "kernels that the native one does not have.",
     )
     dtype: Dtype = Field(
         default=Dtype.AUTO,
-        description="Arithmetic of the engine: auto, fp8, int8, bfloat16 or float32. auto: int8 on a CPU with AMX, "
-        "AVX-512 VNNI or AVX2 (several times as fast as bfloat16 and half its memory, and an answer never depends "
-        "on what else runs); fp8 on a GPU that has it, of a checkpoint in FP8; else bfloat16 where that is fast, "
-        "else float32. A checkpoint in FP8 or INT8 is served in all of them but fp8, which needs one in FP8. fp8 on "
-        "a CPU is emulated, slow: it is for judging the answers that a GPU will give.",
+        description="Arithmetic of the engine: auto, fp8, int8, bfloat16 or float32. auto: int8 on a CPU with "
+        "AMX, AVX-512 VNNI or AVX2 (several times as fast as bfloat16 and half its memory, and an answer never "
+        "depends on what else runs); fp8 on a GPU that has it, of a checkpoint in FP8; else bfloat16 where that is "
+        "fast, else float32. A checkpoint in FP8 or INT8 is served in all of them but fp8, which needs one in FP8. "
+        "fp8 on a CPU is emulated, slow: it is for judging the answers that a GPU will give.",
     )
     device: str = Field(
         default="cpu",
@@ -190,8 +190,8 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     )
     vllm_python: str = Field(
         default="",
-        description="Interpreter of the environment in which vLLM is installed; with ENGINE=vllm, engine processes "
-        "are started with it. Empty: the pod's own, for images in which all is one environment.",
+        description="Interpreter of the environment in which vLLM is installed; with ENGINE=vllm, engine "
+        "processes are started with it. Empty: the pod's own, for images in which all is one environment.",
     )
     vllm_gpu_memory: float = Field(
         default=0.9,
