@@ -117,9 +117,9 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         default=Dtype.AUTO,
         description="Arithmetic of the engine: auto, fp8, int8, bfloat16 or float32. auto: int8 on a CPU with "
         "AMX, AVX-512 VNNI or AVX2 (several times as fast as bfloat16 and half its memory, and an answer never "
-        "depends on what else runs); fp8 on a GPU that has it, of a checkpoint in FP8; else bfloat16 where that is "
-        "fast, else float32. A checkpoint in FP8 or INT8 is served in all of them but fp8, which needs one in FP8. "
-        "fp8 on a CPU is emulated, slow: it is for judging the answers that a GPU will give.",
+        "depends on what else runs); fp8 on a GPU that has it, of a checkpoint in FP8; else bfloat16 where that "
+        "is fast, else float32. A checkpoint in FP8 or INT8 is served in all of them but fp8, which needs one in "
+        "FP8. fp8 on a CPU is emulated, slow: it is for judging the answers that a GPU will give.",
     )
     device: str = Field(
         default="cpu",
