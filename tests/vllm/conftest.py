@@ -46,6 +46,7 @@ def vllm_pod(python: str, model: Path, log: Path, **settings: Any) -> AbstractCo
             # The machine may be short of time for anything while vLLM starts.
             "ANSWER_TIMEOUT_MS": 30_000,
             "DRAIN_TIMEOUT_MS": 120_000,
+            "START_TIMEOUT_MS": 900_000,
             **settings,
         },
     )

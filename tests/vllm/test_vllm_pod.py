@@ -26,7 +26,7 @@ from tests.integration.pod.text_client import Request, stream, write
 from tests.vllm.conftest import vllm_pod
 from tests.vllm.vllm_processes import called, end, group_of, times_ready, wait_ready
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2000)]
 
 PROMPTS = ("The cat", "in the is on", "a" * 200, "He ask her a an the the the the the the", "\x00\N{SNOWMAN}", "!")
 LONG = GenerateText(TextPrompt("On and on:"), 1000, temperature=0.0, ignore_eos=True, stream=True)

@@ -15,7 +15,7 @@ from tests.integration.pod.running_pod import RunningPod, answer, ask, is_ready,
 from tests.vllm.conftest import vllm_pod
 from tests.vllm.vllm_processes import wait_ready
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2000)]
 
 SENTENCES = (
     "She go to school every day.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -54,7 +55,7 @@ class AsyncLLMClient:
 
     async def abort(self, request_id: str) -> None:
         """End a request."""
-        if not self.dead:
+        with contextlib.suppress(EngineDeadError):  # which the request itself will hear of
             await self._llm.abort(request_id)
 
     def close(self, timeout: float) -> None:
