@@ -17,6 +17,7 @@ from copydesk.cli import measuring
 from copydesk.cli.autoscaler_app import autoscaler_app
 from copydesk.cli.eds_app import eds_app
 from copydesk.cli.image_node_app import image_app
+from copydesk.cli.model_app import model_app
 from copydesk.cli.options import Url
 from copydesk.cli.simulate_app import simulate_app
 
@@ -36,7 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-model_app = typer.Typer(help="Models: prepare the default one.", no_args_is_help=True)
 app.add_typer(model_app, name="model")
 bench_app = typer.Typer(help="Benchmarks: this engine beside others, a fleet under load.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
@@ -246,32 +246,6 @@ def demo(pods: Pods = 2, model: Model = None, dtype: DtypeOption = Dtype.AUTO) -
     from copydesk.cli.commands.demo import demo as run_demo
 
     raise typer.Exit(run_demo(pods, model, dtype.value))
-
-
-@model_app.callback()
-def model_root() -> None:
-    """Models: prepare the default one."""
-
-
-@model_app.command()
-def prepare(
-    json: Annotated[bool, typer.Option("--json", help="Progress and result as JSON, one object a line.")] = False,
-) -> None:
-    """Prepare the default model, and print its directory (its digest goes to stderr).
-
-    It is made from its base and its adapter once, and kept in ~/.cache/copydesk (or COPYDESK_CACHE_DIR).
-
-    [bold]Examples[/]
-
-      copydesk model prepare
-
-      MODEL_DIR=$(copydesk model prepare)
-
-      copydesk model prepare --json | tail -n 1 | jq -r .directory
-    """
-    from copydesk.cli.commands.model import prepare as run_prepare
-
-    raise typer.Exit(run_prepare(as_json=json))
 
 
 @bench_app.callback()
