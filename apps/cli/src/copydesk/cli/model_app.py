@@ -1,7 +1,7 @@
 """What can be said to `copydesk model`; as in `main`, only typer is imported here.
 
-Sub-commands with options of their own stand in a module of their own, whose `add_to(model_app)` is called at the end
-of this one: a line each.
+Sub-commands with options of their own stand in modules of their own, whose `add_to(model_app)` is called at the end
+of this one.
 """
 
 from __future__ import annotations
