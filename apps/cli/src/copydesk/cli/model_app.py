@@ -1,6 +1,6 @@
 """What can be said to `copydesk model`; as in `main`, only typer is imported here.
 
-Sub-commands with options of their own stand in modules of their own, whose `add_to(model_app)` is called at the end
+Sub-commands with options of their own are in modules of their own, whose `add_to(model_app)` is called at the end
 of this one.
 """
 
