@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 from copydesk.inference.correction import Corrector, EncodedSentence
 from copydesk.inference.engine import Finish, GeneratedTokens
 from copydesk.text.metrics import gleu
-from recipe.ptb import to_plain, to_tokens
+from copydesk.text.treebank import to_plain, to_tokens
 
 
 @torch.inference_mode()
