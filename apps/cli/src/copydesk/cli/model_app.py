@@ -6,6 +6,7 @@ of this one.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,3 +38,40 @@ def prepare(
     from copydesk.cli.commands.model import prepare as run_prepare
 
     raise typer.Exit(run_prepare(as_json=json))
+
+
+@model_app.command()
+def correct(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A model's directory. (default: the default model)")
+    ] = None,
+    dtype: Annotated[
+        str,
+        typer.Option(metavar="TYPE", help="Arithmetic, as of copydesk up. (default: what is fastest here)"),
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with the edits.")] = False,
+) -> None:
+    """Correct standard input with a model, one sentence a line, without a fleet.
+
+    A line comes out for each line that goes in, in the same order and as soon as it is
+    known. Sentences are worked on side by side, with the engine, the prompt and the checks
+    of a pod: what it would leave as it is stays as it is here. Blank lines stay, and white
+    space around a sentence. A line that is too long for the model is left as it is, with a
+    warning. A line is taken for one sentence: split texts first, or ask a fleet for whole
+    ones (copydesk correct). The settings of a pod (COPYDESK_INFERENCE_SLOTS, _THREADS, ...)
+    hold here too.
+
+    Exit code 2 means that the model cannot be used, or that a line is no UTF-8.
+
+    [bold]Examples[/]
+
+      copydesk model correct < sentences.txt > corrections.txt
+
+      copydesk model correct ~/models/candidate --dtype float32 < sentences.txt
+
+      echo "she go home" | copydesk model correct --json | jq .edits
+    """
+    from copydesk.cli.commands.model_correct import CorrectRequest
+    from copydesk.cli.commands.model_correct import correct as run_correct
+
+    raise typer.Exit(run_correct(CorrectRequest(directory, dtype, as_json=json)))
