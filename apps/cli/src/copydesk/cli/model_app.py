@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from copydesk.cli import evaluating
+
 model_app = typer.Typer(help="Models: prepare, check and try them.", no_args_is_help=True)
 
 
@@ -75,3 +77,6 @@ def correct(
     from copydesk.cli.commands.model_correct import correct as run_correct
 
     raise typer.Exit(run_correct(CorrectRequest(directory, dtype, as_json=json)))
+
+
+evaluating.add_to(model_app)

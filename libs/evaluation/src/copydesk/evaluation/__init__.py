@@ -2,8 +2,8 @@
 
 `reading` makes a `Corpus` of files (`parallel`, `m2`, `jsonl`). `evaluate` has one `Subject` or two correct it
 (`asking`), scores their answers (`figures`, over `gleu` and `edit_counts`) with intervals by `resampling`, and
-judges the difference (`gates`). What runs a model or asks a fleet is elsewhere: nothing here knows engines or HTTP.
-`page` and `table` show an `EvaluationResult`.
+judges the difference (`gates`). What runs a model or asks a fleet is elsewhere: nothing here knows engines or
+HTTP. `page` and `table` show an `EvaluationResult`.
 """
 
 from copydesk.evaluation.answers import Answer, Subject

@@ -1,9 +1,9 @@
 """The verdict: does the candidate lose no more than it may?
 
 A loss is measured on some sentences, and what is asked is about all of that kind. So a gate passes when the loss
-is below its margin with 95 % confidence, fails when it is above with as much, and else says how many sentences more
-it would likely take. It is a test of non-inferiority: a candidate that is not worse on few sentences has shown
-nothing yet.
+is below its margin with 95 % confidence, fails when it is above with as much, and else says how many sentences
+more it would likely take. It is a test of non-inferiority: a candidate that is not worse on few sentences has
+shown nothing yet.
 """
 
 from __future__ import annotations

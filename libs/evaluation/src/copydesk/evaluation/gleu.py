@@ -101,9 +101,8 @@ def _score(sums: Array) -> Array:
     """The score of each row of summed counts, as `GleuCounts.score` has it."""
     answer, reference = sums[..., 0], sums[..., 1]
     matches, totals = sums[..., 2 : 2 + MAX_ORDER], sums[..., 2 + MAX_ORDER :]
-    scored: NDArray[np.bool_] = np.asarray(
-        (matches > 0.5).all(axis=-1)
-    )  # whole numbers, but for the rounding of a product of matrices
+    # Whole numbers, but for rounding: a match is 1 or more.
+    scored: NDArray[np.bool_] = np.asarray((matches > 0.5).all(axis=-1))
     ratios = np.where(scored[..., None], matches, 1.0) / np.where(scored[..., None], totals, 1.0)
     brevity = np.minimum(0.0, 1.0 - reference / np.where(scored, answer, 1.0))
     score: Array = np.where(scored, 100.0 * np.exp(brevity + np.log(ratios).mean(axis=-1)), 0.0)
