@@ -43,6 +43,42 @@ def prepare(
 
 
 @model_app.command()
+def check(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A model's directory. (default: the default model)")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Say what fits there too: h100-80gb, l4-24gb, ...; repeatable."),
+    ] = None,
+    context: Annotated[
+        int, typer.Option(min=2, max=131072, metavar="N", help="Tokens of a request, prompt and answer together.")
+    ] = 512,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Look at a model's directory: what it is, who can serve it, where it fits, what is wrong.
+
+    Only headers are read, so that it takes a second whatever the size, and nothing in it
+    is run: pickled weights are refused unopened, the chat template is tried in a sandbox.
+    The page goes to standard output, problems to standard error, each with what to do.
+
+    Exit code 2 means that the model cannot be used as it is; warnings do not count.
+
+    [bold]Examples[/]
+
+      copydesk model check
+
+      copydesk model check ~/models/candidate --target h100-80gb --target l4-24gb
+
+      copydesk model check ~/models/candidate --json | jq '.usable, .problems'
+    """
+    from copydesk.cli.commands.model_check import CheckRequest
+    from copydesk.cli.commands.model_check import check as run_check
+
+    raise typer.Exit(run_check(CheckRequest(directory, tuple(target or ()), context, json)))
+
+
+@model_app.command()
 def correct(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="A model's directory. (default: the default model)")
