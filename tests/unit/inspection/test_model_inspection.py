@@ -311,7 +311,7 @@ def test_a_directory_that_is_none_is_named(tmp_path: Path) -> None:
         ({"rope_theta": "x"}, "config.json: Expected `float`, got `str` - at `$.rope_theta`"),
         (
             {"num_attention_heads": True},
-            "config.json: num_attention_heads is True; expected a whole number above 0",
+            "num_attention_heads is True; expected a whole number above 0",
         ),
         ({"hidden_size": None}, "config.json: hidden_size is missing"),
     ],

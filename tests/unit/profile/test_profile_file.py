@@ -105,7 +105,7 @@ profiles = st.builds(
         slots=st.none() | several,
         threads=st.none() | st.integers(0, 64),
         draft=st.none() | st.booleans(),
-        draft_tokens=st.none() | st.integers(0, 512),
+        draft_tokens=st.none() | several,
     ),
     capacity=st.none() | capacities(),
     cold_start_seconds=st.none() | st.floats(0.001, 3600),

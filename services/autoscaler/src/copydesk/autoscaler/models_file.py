@@ -27,15 +27,19 @@ class CandidateEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model; the fields are the settings of the same names (`workload`: KUBE_WORKLOAD)."""
+    """One model; the fields are the settings of the same names (`workload`: KUBE_WORKLOAD).
+
+    Paths are relative to the file. `cold_start_s` None: what the profile says, or 60 without one.
+    """
 
     model: str
     min_pods: int = 1
     max_pods: int = 8
     certificate: str = ""
+    profile: str = ""
     hardware: str = ""
     model_digest: str = ""
-    cold_start_s: float = 60.0
+    cold_start_s: float | None = None
     concurrency: float = 0.0
     rate: float = 0.0
     slo_ms: float = 1000.0

@@ -82,7 +82,7 @@ class EnginePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     threads: Count | None = None
     workers: Several | None = None
     draft: bool | None = None
-    draft_tokens: Count | None = None
+    draft_tokens: Several | None = None
 
 
 class Interval(NamedTuple):
