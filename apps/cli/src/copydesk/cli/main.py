@@ -112,6 +112,12 @@ def up(
         ),
     ] = None,
     model: Model = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Run what a model profile says: model, engine settings, autoscaler's target."
+        ),
+    ] = None,
     port: Annotated[
         int, typer.Option(min=1, max=65535, metavar="PORT", help="Where the gateway listens on 127.0.0.1.")
     ] = 8080,
@@ -132,7 +138,7 @@ def up(
     rises, at once, and drains them as it falls, minutes later. Each pod has the threads
     that it has in a fleet of MAX pods, since these share the cores.
 
-    Exit code 2 means that it cannot start as asked: the port is taken, a model or
+    Exit code 2 means that it cannot start as asked: the port is taken, a model, profile or
     certificate is not for this, limits cannot be kept.
 
     [bold]Examples[/]
@@ -145,14 +151,28 @@ def up(
 
       copydesk up --model ~/models/my-llama --dtype float32
 
+      copydesk up --profile my-llama.yaml --autoscale 1:4
+
       copydesk up --json | jq -r .event
     """
     from copydesk.cli.commands.up import UpRequest
     from copydesk.cli.commands.up import up as run_up
 
+    if profile is not None and model is not None:
+        raise typer.BadParameter("it says which model, and --model does too", param_hint="--profile")
     scaling = _scaling(pods, autoscale, certificate)
     shown = (sys.stdout.isatty() and not json) if show is None else show
-    request = UpRequest(pods or 2, model, port, dtype.value, state_dir, as_json=json, show=shown, scaling=scaling)
+    request = UpRequest(
+        pods or 2,
+        model,
+        port,
+        dtype.value,
+        state_dir,
+        as_json=json,
+        show=shown,
+        scaling=scaling,
+        profile=profile,
+    )
     raise typer.Exit(run_up(request))
 
 
