@@ -16,7 +16,8 @@ from copydesk.evaluation.gleu import References
 from copydesk.evaluation.resampling import weights
 from copydesk.text.metrics import gleu
 
-LINE = st.lists(st.sampled_from("the a cat dog sat sits on mat".split()), min_size=1, max_size=9).map(" ".join)
+WORDS = ["the", "a", "cat", "dog", "sat", "sits", "on", "mat"]
+LINE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join)
 ROWS = st.lists(st.tuples(LINE, LINE, LINE, LINE), min_size=1, max_size=5)
 Rows = list[tuple[str, str, str, str]]
 

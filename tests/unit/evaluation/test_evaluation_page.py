@@ -41,7 +41,9 @@ class Reader(HTMLParser):
 def result(*, alone: bool = False, same: bool = False) -> EvaluationResult:
     examples = tuple(Example(f"{NASTY} number {n} .", (f"{NASTY} went {n} .",)) for n in range(12))
     candidate = Scripted(lambda text: text.replace("number", "goes"), name="<b>candidate</b>", facts={"<i>": "&"})
-    reference = Scripted(candidate.answer if same else lambda text: text.replace("number", "went"), name="reference")
+    reference = Scripted(
+        candidate.answer if same else lambda text: text.replace("number", "went"), name="reference"
+    )
     data = Corpus("<data>", examples, clean=("<u>Clean</u> number.",))
     return evaluate(candidate, None if alone else reference, data, Options(edits="own", resamples=100))
 

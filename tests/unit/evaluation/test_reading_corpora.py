@@ -198,6 +198,8 @@ def test_our_own_set_has_errors_and_clean_sentences_without_doubles(tmp_path: Pa
     assert len(examples) - len(clean) >= 200
     assert len(clean) >= 200
     assert len({example.source for example in examples}) == len(examples)
+    assert own_corpus().clean == tuple(example.references[0] for example in examples if not example.is_clean)
+    assert own_corpus(7).examples == examples[:7]
     assert all(len(set(example.references)) == len(example.references) for example in examples)
     assert all(example.is_clean or example.source not in example.references for example in examples)
     path = written(tmp_path / "own.jsonl", json.dumps({"source": "x", "references": ["x"]}))

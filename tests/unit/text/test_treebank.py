@@ -21,7 +21,9 @@ def test_tokens_are_joined_as_people_write(tokens: str, text: str) -> None:
     assert to_plain(tokens) == text
 
 
-@pytest.mark.parametrize("text", ["I don't know, but it's fine.", "Who's there?", "We won't, can't and shouldn't."])
+@pytest.mark.parametrize(
+    "text", ["I don't know, but it's fine.", "Who's there?", "We won't, can't and shouldn't."]
+)
 def test_text_that_is_cut_and_joined_is_what_it_was(text: str) -> None:
     assert to_plain(to_tokens(text)) == text
 

@@ -69,7 +69,7 @@ class Corpus:
         return line if text == to_plain(line) else to_tokens(text) or line
 
     def first(self, count: int | None) -> Corpus:
-        """The first `count` examples and clean sentences; all for None."""
+        """The first `count` examples, and as many of the further clean sentences; all for None."""
         return Corpus(self.name, self.examples[:count], self.tokenised, self.clean[:count])
 
 

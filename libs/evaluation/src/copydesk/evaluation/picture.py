@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,7 +20,8 @@ STYLE = (
     ".picture .margin{stroke:#c43b3b;stroke-dasharray:5 4;stroke-width:2}.picture line.a,.picture line.b"
     "{stroke-width:3}.picture text.a,.picture text.b{stroke:none}"
 )
-_TICKS = 5
+_TICKS = 6
+_STEPS = (1, 2, 5, 10, 20, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,9 @@ def losses(gates: Sequence[Gate]) -> str:
         span = _Span(value, least, most, "a")
         lines.append(_Line(f"{gate.what} ({gate.margin:g} {gate.unit})", [span], 1.0))
     ends = [end for line in lines for span in line.spans for end in (span.low, span.high)]
-    return _svg("Losses with 90 % intervals, in margins", lines, min(-1.0, *ends), max(1.5, *ends))
+    return _svg(
+        "Losses with 90 % intervals, in margins", lines, math.floor(min(-1.0, *ends)), math.ceil(max(2.0, *ends))
+    )
 
 
 def _within(value: float) -> float:
@@ -90,11 +94,12 @@ def _svg(title: str, lines: Sequence[_Line], low: float, high: float) -> str:
 
 
 def _axis(low: float, high: float, height: int) -> Iterator[str]:
-    for tick in range(_TICKS + 1):
-        value = low + (high - low) * tick / _TICKS
+    step = next((step for step in _STEPS if step * _TICKS >= high - low), _STEPS[-1])
+    for tick in range(math.ceil(low / step), math.floor(high / step) + 1):
+        value = tick * step
         x = _x(value, low, high)
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{height - _BOTTOM}"/>'
-        yield f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{value:.3g}</text>'
+        yield f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{value}</text>'
 
 
 def _drawn(line: _Line, number: int, low: float, high: float) -> Iterator[str]:

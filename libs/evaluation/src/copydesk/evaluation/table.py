@@ -49,7 +49,7 @@ def _types(result: EvaluationResult) -> Iterator[list[str]]:
     if not result.types:
         return
     columns = ["right", "wrong", "missed", "F0.5 %"]
-    against = [f"against: {name}" for name in columns] if result.reference else []
+    against = ["reference: right", *columns[1:]] if result.reference else []
     yield [f"edits by type ({result.edits_by})", *columns, *against]
     for row in result.types[:_MOST_TYPES]:
         yield [row.type, *_cells(row.candidate), *(_cells(row.reference) if row.reference else [])]

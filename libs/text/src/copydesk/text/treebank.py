@@ -16,8 +16,8 @@ _JOINED_MARK = re.compile(r"\w(?:[.,!?;:]|n't|'s|'re|'ve|'ll|'m|'d)(?= |$)", re.
 def to_plain(tokens: str) -> str:
     """Join tokens to text: marks to the word before, double quotes by pairs."""
     text = f" {tokens.strip()} "
-    text = re.sub(r" ([.,!?;:%)\]]+)(?= )", r"\1", text)
     text = re.sub(r" (n't|'s|'re|'ve|'ll|'m|'d|')(?= )", r"\1", text, flags=re.IGNORECASE)
+    text = re.sub(r" ([.,!?;:%)\]]+)(?= )", r"\1", text)  # after these, which a mark would hide
     text = re.sub(r"([(\[$]) ", r"\1", text)
     text = re.sub(r" (``|'') ", ' " ', text)
     text = re.sub(r" / ", "/", _pair_quotes(text))

@@ -106,9 +106,9 @@ def corpus_of(request: EvaluateRequest) -> Corpus:
 
     if request.source is not None:
         return read_corpus(request.source).first(request.limit)
-    own = own_corpus()
-    clean = read_clean(request.clean) if request.clean else ()
-    return Corpus(own.name, own.examples, own.tokenised, clean).first(request.limit)
+    own = own_corpus(request.limit)
+    clean = read_clean(request.clean)[: request.limit] if request.clean else own.clean
+    return Corpus(own.name, own.examples, own.tokenised, clean)
 
 
 def exit_code(result: EvaluationResult) -> int:
