@@ -126,7 +126,7 @@ def _open(name: str, dtype: str, threads: int | None, stack: ExitStack) -> Subje
         directory = prepare_shown().directory
     if not directory.is_dir():
         raise ModelLoadError(directory, "is no directory of a model, and no URL of a fleet")
-    return LocalModel.open(directory, dtype=dtype, threads=threads)
+    return LocalModel.open(directory, name=name, dtype=dtype, threads=threads)
 
 
 @contextmanager

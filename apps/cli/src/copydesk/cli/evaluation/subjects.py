@@ -45,8 +45,10 @@ class LocalModel:
         self._model = model
 
     @classmethod
-    def open(cls, directory: Path, *, dtype: str = "", threads: int | None = None) -> LocalModel:
+    def open(cls, directory: Path, *, name: str = "", dtype: str = "", threads: int | None = None) -> LocalModel:
         """Load the model; `dtype` "" and `threads` None leave these to the settings of pods.
+
+        It is called `name` in the result, or by its directory.
 
         Raises:
             ModelLoadError: The directory holds no model that can be served, or not with these settings.
@@ -66,7 +68,7 @@ class LocalModel:
             reason = error.reason if error.setting == "MODEL_DIR" else str(error)
             raise ModelLoadError(directory, reason) from error
         facts = {"digest": model.digest[:_DIGEST_SHOWN], "dtype": settings.dtype.value}
-        return cls(str(directory), model, facts)
+        return cls(name or str(directory), model, facts)
 
     def correct(self, texts: Sequence[str]) -> list[CorrectedSentence]:
         """Correct sentences side by side."""
