@@ -195,6 +195,23 @@ def test_a_reader_that_leaves_ends_it_without_a_word(running: subprocess.Popen[b
     assert running.stderr.read() == b""
 
 
+def test_what_can_not_be_read_or_written_is_said(directory: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, str(directory), "--dtype", "float32"]
+    with (tmp_path / "output").open("wb") as file:
+        run = subprocess.run(command, stdin=file, capture_output=True, check=False)
+    assert (run.returncode, run.stderr) == (2, b"error: standard input: Bad file descriptor\n")
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        run = subprocess.run(command, input=b"a\n", stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (run.returncode, run.stderr) == (1, b"error: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("name", ["none", "model.safetensors"])
+def test_a_directory_that_is_none_is_named(name: str, directory: Path) -> None:
+    run = subprocess.run([*COMMAND, str(directory / name)], input=b"", capture_output=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"error: {directory / name}: ".encode())
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

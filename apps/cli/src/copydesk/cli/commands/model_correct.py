@@ -28,6 +28,7 @@ from copydesk.text import edits
 if TYPE_CHECKING:
     from copydesk.common.tasks import CorrectedSentence
     from copydesk.inference.offline import OfflineCorrector
+    from copydesk.inference.pod.failure import CannotStartError
     from copydesk.inference.settings import InferenceSettings
 
 READ_AHEAD = 1_024
@@ -45,6 +46,16 @@ class InvalidLineError(CopydeskError):
         self.number = number
         self.byte = byte
         super().__init__(f"standard input, line {number}: byte {byte} of it (0x{value:02x}) is no UTF-8")
+
+
+class UnreadableInputError(CopydeskError):
+    """Standard input cannot be read: it carries the `reason`."""
+
+    exit_code = 2
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"standard input: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +115,45 @@ Show = Callable[[int, Line, "CorrectedSentence | None"], bytes]
 
 def correct(request: CorrectRequest) -> int:
     """Correct standard input, line by line; returns the exit code."""
+    from copydesk.inference.engine import EngineBrokenError
     from copydesk.inference.offline import OfflineCorrector
     from copydesk.inference.pod.failure import CannotStartError
 
     configure_logging("model correct", level="error")
+    if request.directory is not None and not request.directory.is_dir():
+        what = "it is no directory" if request.directory.exists() else "there is no such directory"
+        terminal.say_error(f"{request.directory}: {what}")
+        return 2
     try:
         settings = _settings(request)
         model = OfflineCorrector.open(settings)
+        if sys.stdin is None:
+            raise UnreadableInputError("it is closed")
         if sys.stdin.isatty():
             terminal.stderr().print("[dim]a sentence a line; end with Ctrl-D on an empty line[/]")
         correct_lines(sys.stdin.fileno(), sys.stdout.buffer, model, shown(as_json=request.as_json))
     except CannotStartError as error:
-        terminal.say_error(str(error) if error.setting != "MODEL_DIR" else error.reason)
-        return 2
-    except (PreparationError, InvalidLineError) as error:
+        return _cannot_start(error)
+    except (PreparationError, InvalidLineError, UnreadableInputError) as error:
         terminal.say_error(str(error))
         return 2
+    except EngineBrokenError as error:
+        terminal.say_error(str(error))
+        return 1
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        terminal.say_error(f"standard output: {error.strerror or error}")
+        return 1
     return 0
+
+
+def _cannot_start(error: CannotStartError) -> int:
+    if error.setting == "MODEL_DIR":
+        terminal.say_error(error.reason, "copydesk model check says more")
+    else:
+        terminal.say_error(str(error))
+    return 2
 
 
 def _settings(request: CorrectRequest) -> InferenceSettings:
@@ -233,16 +266,20 @@ class _Reader:
     """
 
     def __init__(self, source: int) -> None:
-        self._found: queue.Queue[Line | InvalidLineError | OSError | None] = queue.Queue(READ_AHEAD)
+        self._found: queue.Queue[Line | InvalidLineError | UnreadableInputError | None] = queue.Queue(READ_AHEAD)
         threading.Thread(target=self._read, args=(source,), daemon=True, name="reader").start()
 
     def next(self, *, wait: bool) -> Line | InvalidLineError | Literal[_Nothing.YET] | None:
-        """Return the next line, None after the last, and what is wrong with one that is none; raises `OSError`."""
+        """Return the next line, None after the last, or what is wrong with one that is none.
+
+        Raises:
+            UnreadableInputError: There is nothing to be had from the descriptor.
+        """
         try:
             found = self._found.get(block=wait)
         except queue.Empty:
             return NOTHING_YET
-        if isinstance(found, OSError):
+        if isinstance(found, UnreadableInputError):
             raise found
         return found
 
@@ -250,10 +287,11 @@ class _Reader:
         try:
             for number, content in enumerate(_split(source), 1):
                 self._found.put(Line.of(_decoded(content, number)))
-        except (InvalidLineError, OSError) as error:
+            self._found.put(None)
+        except InvalidLineError as error:
             self._found.put(error)
-            return
-        self._found.put(None)
+        except OSError as error:
+            self._found.put(UnreadableInputError(error.strerror or str(error)))
 
 
 def _split(source: int) -> Iterator[bytes]:
