@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,6 +148,19 @@ def test_a_profile_takes_the_figures_of_one_pod(path: Path) -> None:
     assert part.curve == ((1.0, 5.0),)
     assert part.certificate is not None
     assert part.certificate.file == "figures/capacity.json"
+
+
+def test_a_simulation_takes_certificate_and_cold_start_of_a_profile(path: Path) -> None:
+    write_profile(msgspec.structs.replace(read(path), cold_start_seconds=12.0), path)
+    line = ["simulate", "fleet", "--trace", "step", "--peak", "100", "--profile", str(path), "--json"]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["model"], found["hardware"]) == ("letters", HERE)
+    refused = CliRunner().invoke(app, [*line, "--certificate", "capacity.json"])
+    assert (refused.exit_code, "give one of the two" in refused.stderr) == (2, True)
+    (path.parent / "figures" / "capacity.json").unlink()
+    assert "capacity.certificate.file" in CliRunner().invoke(app, line).stderr
 
 
 def test_the_certificate_of_a_profile_is_found_again(path: Path) -> None:
