@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from copydesk.evaluation import Corpus, EvaluationResult, Options, Verdict, evaluate, own_corpus
+from copydesk.evaluation import Corpus, EvaluationResult, Options, Verdict, evaluate, evaluate_all, own_corpus
 from copydesk.evaluation.asking import FIRST_TEXT, Progress, ask, spread
 from copydesk.evaluation.table import table
 from tests.unit.evaluation.subjects import Scripted
@@ -59,6 +59,14 @@ def test_a_model_that_got_worse_fails_and_each_gate_says_by_how_much() -> None:
 
 def test_a_model_that_got_better_passes() -> None:
     assert compare(Scripted(perfect), Scripted(sloppy)).verdict is Verdict.PASS
+
+
+def test_several_candidates_are_held_against_one_reference_that_is_asked_once() -> None:
+    reference = Scripted(perfect)
+    results = evaluate_all([Scripted(perfect), Scripted(sloppy)], reference, CORPUS, OWN)
+    assert [result.verdict for result in results] == [Verdict.PASS, Verdict.FAIL]
+    assert sum(map(len, reference.calls)) == len({*RIGHT, *CORPUS.clean}) + 1
+    assert results[1].gates == compare(Scripted(sloppy), Scripted(perfect)).gates
 
 
 def test_a_small_difference_on_few_sentences_is_not_told() -> None:

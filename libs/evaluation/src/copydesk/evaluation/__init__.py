@@ -10,7 +10,7 @@ from copydesk.evaluation.answers import Answer, Subject
 from copydesk.evaluation.asking import OnProgress, Progress
 from copydesk.evaluation.corpus import Corpus, DataError, Example
 from copydesk.evaluation.errant_edits import ErrantMissingError
-from copydesk.evaluation.evaluating import Options, evaluate
+from copydesk.evaluation.evaluating import Options, evaluate, evaluate_all
 from copydesk.evaluation.gates import DEFAULT_MARGINS, Gate, MarginError, Verdict
 from copydesk.evaluation.reading import Format, Source, own_corpus, read_corpus
 from copydesk.evaluation.result import Change, EvaluationResult, Metric
@@ -35,6 +35,7 @@ __all__ = [
     "Subject",
     "Verdict",
     "evaluate",
+    "evaluate_all",
     "own_corpus",
     "read_corpus",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from copydesk.evaluation.answers import Heard, Subject
@@ -79,20 +79,40 @@ def evaluate(
         MarginError: A margin is not for a gate or cannot be.
         ErrantMissingError: ERRANT was asked for by name and is not installed.
     """
+    return evaluate_all([candidate], reference, data, options, progress)[0]
+
+
+def evaluate_all(
+    candidates: Sequence[Subject],
+    reference: Subject | None,
+    data: Corpus,
+    options: Options | None = None,
+    progress: OnProgress = lambda _: None,
+) -> list[EvaluationResult]:
+    """Do the same for several candidates, in their order; the reference model is asked once for all of them.
+
+    They take turns with each other as well, so that their latencies can be compared.
+
+    Raises:
+        MarginError: A margin is not for a gate or cannot be.
+        ErrantMissingError: ERRANT was asked for by name and is not installed.
+    """
     options = options or Options()
     check_margins(options.margins)
     annotator = annotator_of(options.edits)
-    subjects = [candidate] if reference is None else [candidate, reference]
+    subjects = [*candidates, *([] if reference is None else [reference])]
     progress(Progress("finding the edits wanted", 0, 0))
     scorer = Scorer(data, annotator, resamples=options.resamples, seed=options.seed)
     heard = ask(subjects, scorer.asked, alone=options.alone, block=options.block, progress=progress)
     progress(Progress("scoring", 0, 0))
     sides = [_Side(*pair, scorer.score(pair[1])) for pair in zip(subjects, heard, strict=True)]
-    return _result(scorer, sides, annotator.name, options)
+    theirs = None if reference is None else sides.pop()
+    return [_result(scorer, ours, theirs, annotator.name, options) for ours in sides]
 
 
-def _result(scorer: Scorer, sides: list[_Side], edits_by: str, options: Options) -> EvaluationResult:
-    ours, theirs = sides[0], sides[1] if len(sides) > 1 else None
+def _result(
+    scorer: Scorer, ours: _Side, theirs: _Side | None, edits_by: str, options: Options
+) -> EvaluationResult:
     agreement = scorer.agreement(ours.heard, theirs.heard) if theirs else {}
     gates, notes = _gates(ours.scored, theirs.scored, agreement, options) if theirs else ((), ())
     metrics = _metrics(ours.scored, theirs.scored if theirs else None)
