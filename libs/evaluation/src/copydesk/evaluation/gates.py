@@ -157,8 +157,8 @@ def distance_of(agreement: Figure) -> Loss:
 
 def slowdown_of(candidate: Figure, reference: Figure) -> Loss:
     """By how many percent of the reference's the latency is higher."""
-    value = 100.0 * (candidate.value / reference.value - 1.0)
-    resampled = 100.0 * (candidate.resampled / reference.resampled - 1.0)
+    value = 100.0 * (candidate.value / max(reference.value, _LEAST_MS) - 1.0)
+    resampled = 100.0 * (candidate.resampled / np.maximum(reference.resampled, _LEAST_MS) - 1.0)
     return _bounded(value, resampled, candidate.sentences)
 
 
@@ -180,6 +180,8 @@ def rise_of(candidate: Array, reference: Array) -> Loss:
     return Loss(100.0 * value, 100.0 * (centre - reach), 100.0 * (centre + reach), sentences)
 
 
+_LEAST_MS = 1e-3
+"""A latency below what clocks tell apart; nothing is to be divided by less."""
 _Z = 1.6448536269514722
 """The standard normal's 95 % quantile."""
 

@@ -19,17 +19,14 @@ from rich.progress import Progress as Bar
 
 from copydesk.cli import terminal
 from copydesk.cli.api import ApiError, FleetUnreachableError, advice
-from copydesk.cli.commands.model import PreparationError, prepare_shown
+from copydesk.cli.commands.model import prepare_shown
 from copydesk.cli.evaluation.subjects import LocalModel, ModelLoadError, RemoteModel, is_url
-from copydesk.cli.output_file import OutputError, require_writable
+from copydesk.cli.output_file import require_writable
 from copydesk.common.errors import CopydeskError
 from copydesk.common.telemetry import configure_logging
 from copydesk.evaluation import (
     Corpus,
-    DataError,
-    ErrantMissingError,
     EvaluationResult,
-    MarginError,
     Options,
     Progress,
     Source,
@@ -88,9 +85,7 @@ def run(request: EvaluateRequest) -> int:
     except (ApiError, FleetUnreachableError) as error:
         terminal.say_error(str(error), advice(error))
         return BAD_INPUT
-    except (
-        DataError, ModelLoadError, PreparationError, OutputError, MarginError, ErrantMissingError
-    ) as error:  # fmt: skip
+    except CopydeskError as error:
         terminal.say_error(str(error))
         return BAD_INPUT
     return _show(result, request)
