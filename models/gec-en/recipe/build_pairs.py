@@ -93,7 +93,7 @@ def garbled_pairs(pairs: Sequence[Pair], rng: random.Random) -> Iterator[Pair]:
         yield Pair(text, text, "garbled")
 
 
-def unchanged_pairs(sentences: Path, seen: Collection[str], rng: random.Random) -> Iterator[Pair]:
+def unchanged_pairs(sentences: Path, seen: Collection[str]) -> Iterator[Pair]:
     """Clean sentences that no pair has an error put into."""
     for line in sentences.read_text(encoding="utf-8").splitlines():
         origin, text = line.split("\t")
@@ -120,8 +120,9 @@ def main() -> None:
     seen = {pair.target for pair in pairs}
     run_on = list(run_on_pairs(pairs, rng))[: len(pairs) // 50]
     garbled = list(garbled_pairs(pairs[: len(pairs) // 35], rng))
-    unchanged = list(unchanged_pairs(arguments.sentences, seen, rng))
+    unchanged = list(unchanged_pairs(arguments.sentences, seen))
     rng.shuffle(unchanged)
+    unchanged += [Pair(pair.target, pair.target, pair.origin) for pair in pairs if not pair.unchanged]
     pairs += run_on + garbled + list(harper_pairs(Snapshot(arguments.mirror, *sources.HARPER)))
     pairs += unchanged[: _missing(pairs, arguments.unchanged)]
     rng.shuffle(pairs)
