@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from copydesk.cli.main import app
@@ -16,6 +17,18 @@ from tests.fixtures.tiny_model import write_tiny_model
 KEYS = {"gleu", "gleu_reference", "exact_match", "over_correction", "agreement", "verdict"}
 M2 = "S She go home .\nA 1 2|||R:VERB:SVA|||goes|||REQUIRED|||-NONE-|||0\n\nS It is n't late .\n\n"
 PAIRS = "".join(f"She go home {n}.\tShe goes home {n}.\nAll is well {n}.\tAll is well {n}.\n" for n in range(60))
+
+
+@pytest.fixture(autouse=True)
+def as_if_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the command sets for a whole process is undone: logging, threads, the environment."""
+    monkeypatch.setattr("copydesk.cli.commands.model_evaluate.configure_logging", lambda *_, **__: None)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

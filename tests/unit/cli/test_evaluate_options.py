@@ -80,6 +80,7 @@ def test_what_cannot_be_evaluated_ends_with_2_and_a_reason(
     line: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "configure_logging", lambda *_, **__: None)  # it is for a whole process
     code, output = evaluate(line)
     assert code == 2
     assert complaint in " ".join(output.split())
