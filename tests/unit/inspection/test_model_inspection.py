@@ -367,6 +367,38 @@ def test_quantised_weights_need_their_scales_and_a_word_in_the_configuration(mod
     assert any("lack the scales of" in line for line in told(report))
 
 
+def test_a_quantised_model_is_whole_with_its_scales(model: Path) -> None:
+    plain = inspect_model(model).sizes
+    header, data = split(model / WEIGHTS)
+    narrowed: Header = {}
+    packed = b""
+
+    def put(name: str, dtype: str, shape: list[int], content: bytes) -> None:
+        nonlocal packed
+        narrowed[name] = {
+            "dtype": dtype,
+            "shape": shape,
+            "data_offsets": [len(packed), len(packed) + len(content)],
+        }
+        packed += content
+
+    for name, entry in header.items():
+        if name.endswith("_proj.weight"):
+            rows, columns = entry["shape"]
+            put(name, "I8", [rows, columns], bytes(rows * columns))
+            put(f"{name}_scale", "BF16", [rows, 1], bytes(2 * rows))
+        elif name != "__metadata__":
+            first, last = entry["data_offsets"]
+            put(name, entry["dtype"], entry["shape"], data[first:last])
+    join(model / WEIGHTS, narrowed, packed)
+    configure(model, quantization_config={"quant_method": "compressed-tensors", "format": "int-quantized"})
+    report = inspect_model(model)
+    assert told(report) == []
+    assert report.sizes.parameters == plain.parameters
+    assert report.quantisation is not None
+    assert report.quantisation.scheme == "int8"
+
+
 def test_an_architecture_that_only_others_compute_is_told_by_the_engines(model: Path) -> None:
     configure(model, architectures=["GemmaForCausalLM"])
     report = inspect_model(model)
