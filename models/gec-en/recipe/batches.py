@@ -1,13 +1,10 @@
-"""Pairs as padded batches of token ids, labels and weights.
-
-Right padding under a causal mask needs no attention mask; sentences of like length share a batch.
-"""
+"""Pairs as batches of one shape, several pairs a row: token ids, labels and weights."""
 
 from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +14,6 @@ from torch import Tensor
 from recipe.pairs import Pair
 
 PREFIX, SUFFIX = "<|im_start|>", "<|im_end|>"
-NO_LABEL = -1
 _CHUNK = 400
 
 
@@ -35,9 +31,16 @@ class Example:
 
 @dataclass(frozen=True)
 class Batch:
-    """A row an example: input ids, the next token where it is to be learnt, and its weight."""
+    """Rows of packed examples: by token its id, its place in its example, and the example's number, -1 for none.
+
+    `places` are the tokens (counted through all rows) after which `labels` are to be learnt, each as its weight
+    says.
+    """
 
     ids: Tensor
+    segments: Tensor
+    positions: Tensor
+    places: Tensor
     labels: Tensor
     weights: Tensor
 
@@ -55,43 +58,77 @@ def encode(tokenizer: Any, pair: Pair, edit_weight: float) -> Example:
     return Example([start_id, *source, end_id], [*target, end_id], weights)
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Rows and tokens a row of a batch, and how many labels it has room for."""
+
+    rows: int = 12
+    width: int = 128
+    labels: int = 800
+
+
 def batches(
-    pairs: list[Pair],
-    tokenizer: Any,
-    rng: random.Random,
-    *,
-    batch_tokens: int,
-    max_length: int,
-    edit_weight: float,
+    pairs: Callable[[], list[Pair]], tokenizer: Any, rng: random.Random, shape: Shape, edit_weight: float
 ) -> Iterator[Batch]:
-    """Batches of at most `batch_tokens`, padding included, for ever; without examples longer than `max_length`."""
+    """Batches of one shape, for ever; `pairs` is asked again each time all were seen."""
     while True:
-        rng.shuffle(pairs)
-        for start in range(0, len(pairs), _CHUNK):
-            examples = [encode(tokenizer, pair, edit_weight) for pair in pairs[start : start + _CHUNK]]
-            fitting = sorted((example for example in examples if len(example) <= max_length), key=len)
-            groups = _group(fitting, batch_tokens)
-            rng.shuffle(groups)
-            yield from map(_pad, groups)
+        waiting = pairs()
+        rng.shuffle(waiting)
+        for start in range(0, len(waiting), _CHUNK):
+            examples = [encode(tokenizer, pair, edit_weight) for pair in waiting[start : start + _CHUNK]]
+            fitting = [example for example in examples if len(example) <= shape.width]
+            packed = pack(fitting, shape.width)
+            rng.shuffle(packed)
+            yield from _fill(packed, shape)
 
 
-def _group(examples: Sequence[Example], batch_tokens: int) -> list[list[Example]]:
-    groups: list[list[Example]] = [[]]
-    for example in examples:  # from short to long, so that the newest is as long as its row
-        if groups[-1] and (len(groups[-1]) + 1) * len(example) > batch_tokens:
-            groups.append([])
-        groups[-1].append(example)
-    return [group for group in groups if group]
+def pack(examples: Sequence[Example], width: int) -> list[list[Example]]:
+    """Examples in rows of at most `width` tokens: the longest first, each into the fullest row that has room."""
+    rows: list[list[Example]] = []
+    rooms: list[int] = []
+    for example in sorted(examples, key=len, reverse=True):
+        fitting = [place for place, room in enumerate(rooms) if room >= len(example)]
+        if fitting:
+            place = min(fitting, key=rooms.__getitem__)
+            rows[place].append(example)
+            rooms[place] -= len(example)
+        else:
+            rows.append([example])
+            rooms.append(width - len(example))
+    return rows
 
 
-def _pad(examples: Sequence[Example]) -> Batch:
-    shape = (len(examples), max(map(len, examples)) - 1)
-    ids, weights = torch.zeros(shape, dtype=torch.long), torch.zeros(shape)
-    labels = torch.full(shape, NO_LABEL)
-    for row, example in enumerate(examples):
-        sequence = (example.prompt + example.completion)[:-1]
-        learnt = slice(len(example.prompt) - 1, len(sequence))
-        ids[row, : len(sequence)] = torch.tensor(sequence)
-        labels[row, learnt] = torch.tensor(example.completion)
-        weights[row, learnt] = torch.tensor(example.weights)
-    return Batch(ids, labels, weights)
+def _fill(packed: Sequence[list[Example]], shape: Shape) -> Iterator[Batch]:
+    """Whole batches; what is left over at the end is not worth a batch with empty rows."""
+    taken: list[list[Example]] = []
+    labels = 0
+    for row in packed:
+        wanted = sum(len(example.completion) for example in row)
+        if len(taken) == shape.rows or labels + wanted > shape.labels:
+            yield _batch(taken, shape)
+            taken, labels = [], 0
+        taken.append(row)
+        labels += wanted
+    if len(taken) > shape.rows // 2:
+        yield _batch(taken, shape)
+
+
+def _batch(packed: Sequence[list[Example]], shape: Shape) -> Batch:
+    size = (shape.rows, shape.width)
+    ids, segments, positions = torch.zeros(size, dtype=torch.long), torch.full(size, -1), torch.zeros(size).long()
+    places, labels = torch.zeros(shape.labels).long(), torch.zeros(shape.labels).long()
+    weights = torch.zeros(shape.labels)
+    made = 0
+    for index, row in enumerate(packed):
+        start = 0
+        for number, example in enumerate(row):
+            end, more = start + len(example), len(example.completion)
+            ids[index, start:end] = torch.tensor(example.prompt + example.completion)
+            segments[index, start:end] = number
+            positions[index, start:end] = torch.arange(len(example))
+            first = index * shape.width + start + len(example.prompt) - 1
+            places[made : made + more] = torch.arange(first, first + more)
+            labels[made : made + more] = torch.tensor(example.completion)
+            weights[made : made + more] = torch.tensor(example.weights)
+            start, made = end, made + more
+    return Batch(ids, segments, positions, places, labels, weights)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from recipe import sources
+from recipe import lexicon, sources
 from recipe.corrupt import Corruptor
+from recipe.garble import garble
 from recipe.pairs import Pair, write_pairs
+from recipe.sentence import Tagged
 from recipe.sources import Snapshot
 from recipe.spelling import read_typos
 
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _RUST_TEST = re.compile(rf"assert_suggestion_result\(\s*{_STRING}\s*,[^\"]*?,\s*{_STRING}\s*,?\s*\)")
 _WEIR_TEST = re.compile(rf"^test\s+{_STRING}\s+{_STRING}", re.MULTILINE)
+_LOWERED = {
+    "The", "A", "An", "It", "He", "She", "They", "We", "You", "This", "That", "These", "There", "My", "His", "Her",
+    "In", "If", "But", "And", "So", "Then", "What", "When", "As", "Our", "Their", "Some", "Many", "Most", "People",
+}  # fmt: skip
 _BAD = re.compile(r"[`<>{}\[\]=_#@|\\/:;]|https?")
 
 
@@ -49,14 +57,48 @@ def _is_sentence(text: str) -> bool:
 
 
 def corrupted_pairs(tagged: Path, corruptor: Corruptor, rng: random.Random, keep: float) -> Iterator[Pair]:
-    """Each tagged sentence with errors put in; some with typographic quotes on both sides, to be copied."""
+    """Each tagged sentence with errors put in; some in British spelling or with curly apostrophes."""
     for line in tagged.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        target = "".join(text + space for text, space, _ in row["t"]).strip()
-        source = corruptor.corrupt(row["t"], rng, keep)
+        tokens = [_british(token) for token in row["t"]] if rng.random() < 0.3 else row["t"]
+        target = "".join(text + space for text, space, _ in tokens).strip()
+        source = corruptor.corrupt(tokens, rng, keep)
         if rng.random() < 0.06:
             source, target = (re.sub(r"(?<=\w)'", "\u2019", text) for text in (source, target))
         yield Pair(source, target, row["o"])
+
+
+def _british(token: Tagged) -> Tagged:
+    text, space, tag = token
+    return lexicon.replacements("british").get(text, text), space, tag
+
+
+def run_on_pairs(pairs: Sequence[Pair], rng: random.Random) -> Iterator[Pair]:
+    """Two short sentences written as one, or without the space between."""
+    short = [pair for pair in pairs if pair.target.endswith(".") and len(pair.source.split()) < 13]
+    for first, second in itertools.pairwise(short):
+        if not first.source.endswith(".") or first.origin != second.origin or second.source[:1] in "\"'(":
+            continue
+        source, start = first.source.removesuffix("."), second.source
+        if start.split()[0] in _LOWERED:
+            start = start[:1].lower() + start[1:]
+        joint = rng.choice([", ", ", ", " ", ".", ". "])
+        yield Pair(source + joint + start, f"{first.target} {second.target}", "run-on")
+
+
+def garbled_pairs(pairs: Sequence[Pair], rng: random.Random) -> Iterator[Pair]:
+    """Hopeless text, to be copied."""
+    for pair in pairs:
+        text = garble(pair.target, rng)
+        yield Pair(text, text, "garbled")
+
+
+def unchanged_pairs(sentences: Path, seen: Collection[str]) -> Iterator[Pair]:
+    """Clean sentences that no pair has an error put into."""
+    for line in sentences.read_text(encoding="utf-8").splitlines():
+        origin, text = line.split("\t")
+        if text not in seen and len(text.split()) <= 32:
+            yield Pair(text, text, origin)
 
 
 def main() -> None:
@@ -66,18 +108,33 @@ def main() -> None:
     parser.add_argument("--tagged", type=Path, default=Path("tagged.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("pairs.jsonl"))
     parser.add_argument("--seed", type=int, default=11)
-    parser.add_argument("--keep", type=float, default=0.12, help="share of sentences that get no error")
+    parser.add_argument("--keep", type=float, default=0.08, help="share of sentences that get no error")
+    parser.add_argument("--sentences", type=Path, default=Path("sentences.tsv"), help="for unchanged pairs")
+    parser.add_argument("--unchanged", type=float, default=0.35, help="share of pairs with nothing to correct")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     dictionary = Snapshot(arguments.mirror, *sources.TYPOS).read("crates/typos-dict/assets/words.csv")
     corruptor = Corruptor(read_typos(dictionary.split("\n")))
     pairs = list(corrupted_pairs(arguments.tagged, corruptor, rng, arguments.keep))
-    pairs += harper_pairs(Snapshot(arguments.mirror, *sources.HARPER))
+    rng.shuffle(pairs)
+    seen = {pair.target for pair in pairs}
+    run_on = list(run_on_pairs(pairs, rng))[: len(pairs) // 50]
+    garbled = list(garbled_pairs(pairs[: len(pairs) // 35], rng))
+    unchanged = list(unchanged_pairs(arguments.sentences, seen))
+    rng.shuffle(unchanged)
+    unchanged += [Pair(pair.target, pair.target, pair.origin) for pair in pairs if not pair.unchanged]
+    pairs += run_on + garbled + list(harper_pairs(Snapshot(arguments.mirror, *sources.HARPER)))
+    pairs += unchanged[: _missing(pairs, arguments.unchanged)]
     rng.shuffle(pairs)
     write_pairs(arguments.out, pairs)
-    unchanged = sum(pair.unchanged for pair in pairs)
-    real = sum(pair.origin == "harper" for pair in pairs)
-    print(f"{len(pairs)} pairs; {unchanged} unchanged; {real} from harper")
+    print(f"{len(pairs)} pairs; {sum(pair.unchanged for pair in pairs)} unchanged")
+    print(Counter(pair.origin for pair in pairs))
+
+
+def _missing(pairs: Sequence[Pair], share: float) -> int:
+    """How many unchanged pairs to add for them to be that share of all."""
+    changed = sum(not pair.unchanged for pair in pairs)
+    return max(0, round(changed * share / (1 - share)) - (len(pairs) - changed))
 
 
 if __name__ == "__main__":

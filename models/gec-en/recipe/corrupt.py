@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterable
 
+from recipe import clause_errors as clause
 from recipe import grammar_errors as grammar
 from recipe import surface_errors as surface
 from recipe.sentence import Sentence, Tagged
@@ -36,11 +37,18 @@ _MIX: list[tuple[Error, int]] = [
     (surface.extra, 5),
     (grammar.conjunction, 2),
     (grammar.modal, 4),
-    (surface.space, 2),
+    (surface.space, 3),
+    (clause.embedded_question, 8),
+    (clause.condition, 4),
+    (clause.tense, 4),
+    (clause.asked_without_do, 6),
+    (clause.complement, 5),
+    (clause.subject_twice, 1),
 ]
-_SPELLING_WEIGHT = 28
-_ERRORS_PER_TOKEN = (0.05, 0.11, 0.18, 0.26)
-"""Authors differ in skill."""
+_SPELLING_WEIGHT = 30
+_ERRORS_PER_TOKEN = (0.05, 0.10, 0.16, 0.24)
+_SPELLERS = (0.3, 1.0, 1.0, 4.0)
+"""Authors differ in skill: how many errors they make, and how many of those are misspellings."""
 
 
 class Corruptor:
@@ -61,10 +69,11 @@ class Corruptor:
         if rng.random() < keep:
             return str(words)
         wanted = _error_count(len(words), rng)
+        weights = [self._weights[0] * rng.choice(_SPELLERS), *self._weights[1:]]
         made = tries = 0
         while made < wanted and tries < 6 * wanted:
             tries += 1
-            error = rng.choices(self._errors, self._weights)[0]
+            error = rng.choices(self._errors, weights)[0]
             with contextlib.suppress(IndexError, KeyError):  # no room for this one here
                 made += error(words, rng)
             if len(words) < 3:

@@ -9,57 +9,40 @@ original line. JFLEG is CC BY-NC-SA: for evaluation only, and not part of this p
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM
-
-from copydesk.inference.correction import Corrector, EncodedSentence
-from copydesk.inference.engine import Finish, GeneratedTokens
+from copydesk.common.rpc.frames import Priority
+from copydesk.common.tasks import CorrectedSentence
+from copydesk.inference.correction import Corrector
+from copydesk.inference.engine import Engine, GeneratedTokens
+from copydesk.inference.engine.native import NativeOptions, Precision, open_engine
 from copydesk.text.metrics import gleu
-from recipe.ptb import to_plain, to_tokens
+from copydesk.text.treebank import to_plain, to_tokens
+
+_AT_ONCE = 256
 
 
-@torch.inference_mode()
-def generate(model: Any, sentences: Sequence[EncodedSentence], stop_ids: Sequence[int]) -> list[GeneratedTokens]:
-    """Greedy answers to a batch of sentences, padded on the left."""
-    longest = max(len(sentence.prompt) for sentence in sentences)
-    pads = [longest - len(sentence.prompt) for sentence in sentences]
-    rows = [[0] * pad + sentence.prompt for pad, sentence in zip(pads, sentences, strict=True)]
-    masks = [[0] * pad + [1] * (longest - pad) for pad in pads]
-    output = model.generate(
-        input_ids=torch.tensor(rows),
-        attention_mask=torch.tensor(masks),
-        max_new_tokens=max(sentence.max_tokens for sentence in sentences),
-        do_sample=False,
-        eos_token_id=list(stop_ids),
-        pad_token_id=stop_ids[0],
-    )
-    answers = [row[longest : longest + s.max_tokens] for row, s in zip(output.tolist(), sentences, strict=True)]
-    return [_answer(tokens, stop_ids, sentence) for tokens, sentence in zip(answers, sentences, strict=True)]
-
-
-def _answer(tokens: list[int], stop_ids: Sequence[int], sentence: EncodedSentence) -> GeneratedTokens:
-    end = next((place for place, token in enumerate(tokens) if token in stop_ids), None)
-    finish = Finish.LENGTH if end is None else Finish.STOP
-    used = len(tokens) if end is None else end + 1
-    return GeneratedTokens(tokens[:end], finish, len(sentence.prompt), used)
-
-
-def correct(model: Any, corrector: Corrector, texts: Sequence[str], batch_size: int) -> list[str]:
-    """Correct sentences, those of like length together."""
+def correct(engine: Engine, corrector: Corrector, texts: Sequence[str]) -> list[CorrectedSentence]:
+    """Correct sentences, as many at a time as the engine takes; those that do not fit stay as they are."""
     sentences = [corrector.encode(text) for text in texts]
-    order = sorted(range(len(texts)), key=lambda index: len(sentences[index].prompt))
-    corrected = list(texts)
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        answers = generate(model, [sentences[index] for index in batch], corrector.stop_ids)
-        for index, answer in zip(batch, answers, strict=True):
-            corrected[index] = corrector.decode(sentences[index], answer).text
+    corrected = [corrector.refuse(sentence) for sentence in sentences]
+
+    def take(index: int, answer: GeneratedTokens) -> None:
+        corrected[index] = corrector.decode(sentences[index], answer)
+
+    waiting = [index for index, sentence in enumerate(sentences) if sentence.fits]
+    for start in range(0, len(waiting), _AT_ONCE):
+        for index in waiting[start : start + _AT_ONCE]:
+            request, done = sentences[index].request(), functools.partial(take, index)
+            engine.submit(request, deadline=math.inf, priority=Priority.BATCH, on_done=done)
+        while engine.step(0.0):
+            pass
     return corrected
 
 
@@ -93,7 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tokenised", action="store_true")
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--precision", type=Precision, choices=list(Precision), default=Precision.AUTO)
     parser.add_argument(
         "--hypotheses", type=Path, help="where to write the corrected lines, tokenised like the source"
     )
@@ -105,13 +88,15 @@ def main() -> None:
     options = _options()
     lines = read_lines(options.source, options.offset, options.limit)
     texts = [to_plain(line) for line in lines] if options.tokenised else lines
-    model: Any = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.bfloat16)
-    corrected = correct(model.eval(), Corrector.load(options.model), texts, options.batch_size)
+    engine = open_engine(options.model, NativeOptions(precision=options.precision))
+    answered = correct(engine, Corrector.load(options.model), texts)
+    corrected = [answer.text for answer in answered]
     answers = tokenise(lines, texts, corrected) if options.tokenised else corrected
     if options.hypotheses:
         options.hypotheses.write_text("\n".join(answers) + "\n", encoding="utf-8")
     changed = sum(answer != text for answer, text in zip(corrected, texts, strict=True))
-    result = {"sentences": len(lines), "changed": round(changed / len(lines), 4)}
+    outcomes = Counter(answer.outcome.value for answer in answered)
+    result = {"sentences": len(lines), "changed": round(changed / len(lines), 4), "outcomes": dict(outcomes)}
     if options.references:
         references = [read_lines(path, options.offset, options.limit) for path in options.references]
         result["gleu"] = round(score(lines, answers, references), 2)

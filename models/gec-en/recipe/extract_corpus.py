@@ -1,5 +1,7 @@
 """Clean English sentences out of the clones: `sentences.tsv`, a line an origin, a tab and a sentence.
 
+One in fifty goes to `held_out.tsv` instead, by a hash of the sentence, for evaluation.
+
 Every origin is CC BY or CC BY-SA at the revision that is read; see DATA.md.
 """
 
@@ -9,6 +11,7 @@ import argparse
 import html
 import random
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,8 +62,11 @@ def straighten(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-def is_good(sentence: str, least: int = 5, most: int = 42) -> bool:
-    """Whether it is a whole sentence of that many words, without citations, markup, figures or many names."""
+def is_good(sentence: str, least: int = 5, most: int = 42, *, letters: float = 0.93) -> bool:
+    """Whether it is a whole sentence of that many words, without citations, markup or many names.
+
+    `letters` is the least share of letters and spaces: figures and quotations have fewer.
+    """
     words = sentence.split()
     return (
         least <= len(words) <= most
@@ -68,16 +74,16 @@ def is_good(sentence: str, least: int = 5, most: int = 42) -> bool:
         and re.match(r"[\"'(]?[A-Z]", sentence) is not None
         and re.search(r"[.!?][\"')]*$", sentence) is not None
         and _BAD.search(sentence) is None
-        and _is_plain(sentence)
+        and _is_plain(sentence, letters)
         and sum(word[0].isupper() for word in words[1:]) <= 0.3 * len(words)
     )
 
 
-def _is_plain(sentence: str) -> bool:
+def _is_plain(sentence: str, least: float) -> bool:
     balanced = sentence.count('"') % 2 == 0 and sentence.count("(") == sentence.count(")")
     letters = sum(letter.isalpha() or letter.isspace() for letter in sentence) / len(sentence)
     latin = all(ord(letter) <= 0x24F or letter in _ALLOWED_BEYOND_LATIN for letter in sentence)
-    return balanced and letters >= 0.93 and latin
+    return balanced and letters >= least and latin
 
 
 def openstax(book: Snapshot) -> Iterator[str]:
@@ -86,7 +92,7 @@ def openstax(book: Snapshot) -> Iterator[str]:
     content = re.sub(r"<metadata.*?</metadata>", " ", content, flags=re.DOTALL)
     for match in re.finditer(r"<para\b[^>]*>(.*?)</para>", content, flags=re.DOTALL):
         for sentence in split_sentences(_paragraph_text(match[1])):
-            if is_good(sentence, 6):
+            if is_good(sentence, 6, letters=0.85):
                 yield sentence
 
 
@@ -106,7 +112,7 @@ def gum(treebank: Snapshot) -> Iterator[str]:
             continue
         for text in re.findall(r"^# text = (.*)$", treebank.read(path), flags=re.MULTILINE):
             sentence = straighten(text)
-            if is_good(sentence):
+            if is_good(sentence, letters=0.85):
                 yield sentence
 
 
@@ -115,9 +121,46 @@ def tatoeba(lists: Snapshot) -> Iterator[str]:
     seen = set()
     for line in lists.read("cmn.txt").split("\n"):
         sentence = straighten(line.split("\t")[0].lstrip("\ufeff"))
-        if sentence not in seen and is_good(sentence, 4):
+        if sentence not in seen and is_good(sentence, 4, letters=0.8):
             seen.add(sentence)
             yield sentence
+
+
+def rust_book(book: Snapshot) -> Iterator[str]:
+    """Technical prose, with names of programs in backticks; no code."""
+    for path in book.paths():
+        if re.fullmatch(r"src/ch\d.*\.md", path):
+            text = re.sub(
+                r"```.*?```|<[^>]*>|\[([^\]]*)\](\[[^\]]*\]|\([^)]*\))", r"\1", book.read(path), flags=re.DOTALL
+            )
+            for paragraph in re.split(r"\n\s*\n", text):
+                for sentence in split_sentences(straighten(paragraph)):
+                    if is_good(sentence, 5, letters=0.85):
+                        yield sentence
+
+
+def novel(edition: Snapshot) -> Iterator[str]:
+    """The sentences of a novel, its dialogue among them, one mark of quotation at the most left out."""
+    for path in edition.paths():
+        if re.fullmatch(r"src/epub/text/chapter-.*\.xhtml", path):
+            for match in re.finditer(r"<p\b[^>]*>(.*?)</p>", edition.read(path), flags=re.DOTALL):
+                text = straighten(
+                    html.unescape(re.sub(r"<[^>]+>", "", match[1])).replace("\ufeff", "").replace("\u2060", "")
+                )
+                for sentence in split_sentences(text):
+                    whole = _close_quotation(sentence)
+                    if is_good(whole, 4, 36, letters=0.85):
+                        yield whole
+
+
+def _close_quotation(sentence: str) -> str:
+    """A sentence out of a longer speech has one mark of quotation only; it is dropped."""
+    return sentence.replace('"', "") if sentence.count('"') == 1 else sentence
+
+
+def is_held_out(sentence: str) -> bool:
+    """Whether a sentence is kept for evaluation: the same ones whatever else is read."""
+    return zlib.crc32(sentence.encode()) % 50 == 0
 
 
 def origins(mirror: Path) -> Iterator[tuple[str, Iterator[str]]]:
@@ -125,6 +168,9 @@ def origins(mirror: Path) -> Iterator[tuple[str, Iterator[str]]]:
     for name, revision in sources.OPENSTAX:
         yield name.split("+")[1], openstax(Snapshot(mirror, name, revision))
     yield "gum", gum(Snapshot(mirror, *sources.GUM))
+    yield "rust-book", rust_book(Snapshot(mirror, *sources.RUST_BOOK))
+    for name, revision in sources.NOVELS:
+        yield "novel", novel(Snapshot(mirror, name, revision))
     yield "tatoeba", tatoeba(Snapshot(mirror, *sources.TATOEBA))
 
 
@@ -133,19 +179,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     sources.add_mirror_argument(parser)
     parser.add_argument("--out", type=Path, default=Path("sentences.tsv"))
+    parser.add_argument("--held-out", type=Path, default=Path("held_out.tsv"))
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     seen: set[str] = set()
     counts: Counter[str] = Counter()
-    with arguments.out.open("w", encoding="utf-8") as file:
+    with arguments.out.open("w", encoding="utf-8") as kept, arguments.held_out.open("w", encoding="utf-8") as held:
         for origin, sentences in origins(arguments.mirror):
             fresh = [sentence for sentence in sentences if sentence not in seen]
             rng.shuffle(fresh)
             for sentence in dict.fromkeys(fresh):
                 seen.add(sentence)
                 counts[origin] += 1
-                file.write(f"{origin}\t{sentence}\n")
+                (held if is_held_out(sentence) else kept).write(f"{origin}\t{sentence}\n")
     print(dict(counts), counts.total())
 
 

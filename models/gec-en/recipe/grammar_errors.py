@@ -16,7 +16,14 @@ from recipe.sentence import Sentence, Word
 _VERBS = {"VB", "VBP", "VBZ", "VBD", "VBG", "VBN"}
 _NOUNS = {"NN", "NNS"}
 _BE = {"be", "am", "is", "are", "was", "were"}
+_TENSES = ({"VBD", "VBZ"}, {"VBD", "VBP"})
+"""Another tense is an error only where other verbs show which it should be."""
 _ARTICLES = ("the", "a", "an")
+_SINGULAR = ("a", "an", "this", "that", "one", "each", "every", "another", "much")
+_PLURAL = (
+    "many", "these", "those", "few", "several", "two", "three", "four", "five", "ten", "all", "some", "of", "most",
+    "other", "various", "different", "both",
+)  # fmt: skip
 
 
 def verb(words: Sentence, rng: random.Random) -> bool:
@@ -29,6 +36,8 @@ def verb(words: Sentence, rng: random.Random) -> bool:
     if low in regularised and rng.random() < 0.25:
         return words.substitute(i, regularised[low])
     tag = rng.choice(lexicon.choices("verb_forms")[words[i].tag])
+    if {tag, words[i].tag} in _TENSES and not any(word.tag == words[i].tag for word in words[:i] + words[i + 1 :]):
+        return False
     lemma = _lemma(low, "VERB")
     if lemma is None:
         return False
@@ -80,7 +89,7 @@ def modal(words: Sentence, rng: random.Random) -> bool:
 def number(words: Sentence, rng: random.Random) -> bool:
     """Singular for plural or plural for singular."""
     i = words.pick(rng, lambda _, word: word.tag in _NOUNS and word.text.isalpha() and len(word.text) > 2)
-    if i is None:
+    if i is None or not (_tells_number(words, i) or rng.random() < 0.25):
         return False
     low = words[i].low
     if words[i].tag == "NNS":
@@ -94,13 +103,23 @@ def number(words: Sentence, rng: random.Random) -> bool:
     return words.substitute(i, plural)
 
 
+def _tells_number(words: Sentence, i: int) -> bool:
+    """Whether a neighbour shows what number the noun should have: otherwise both are right as often as not."""
+    before, after = words[i - 1] if i else None, words[i + 1] if i + 1 < len(words) else None
+    if words[i].tag == "NN":
+        return (before is not None and before.low in _SINGULAR) or (after is not None and after.tag == "VBZ")
+    bare = before is None or before.tag in ("IN", "VB", "VBP", "VBZ", "VBD", "VBG", "CC", "TO", ",")
+    return bare or (after is not None and after.tag == "VBP") or (before is not None and before.low in _PLURAL)
+
+
 def determiner(words: Sentence, rng: random.Random) -> bool:
     """An article left out, put in, or taken for another determiner."""
     kind = rng.random()
-    if kind < 0.45:
+    if kind < 0.58:
         i = words.pick(rng, lambda i, word: word.low in _ARTICLES and i + 1 < len(words))
-        return i is not None and words.drop(i)
-    if kind < 0.75:
+        needless = i is not None and words[i].low == "the" and _noun_tag(words, i + 1) != "NN"
+        return i is not None and (not needless or rng.random() < 0.4) and words.drop(i)
+    if kind < 0.82:
         return _add_article(words, rng)
     determiners = lexicon.choices("determiners")
     i = words.pick(rng, lambda _, word: word.low in determiners and word.tag in ("DT", "PRP$"))
@@ -117,9 +136,14 @@ def _add_article(words: Sentence, rng: random.Random) -> bool:
     i = words.pick(rng, fits)
     if i is None:
         return False
-    if rng.random() < 0.75:
+    if rng.random() < 0.55:
         return words.put(i, "the")
     return words.put(i, "an" if words[i].low[0] in "aeiou" else "a")
+
+
+def _noun_tag(words: Sentence, start: int) -> str:
+    """The tag of the noun that an article before `start` belongs to."""
+    return next((word.tag for word in words[start : start + 4] if word.tag.startswith("NN")), "")
 
 
 def preposition(words: Sentence, rng: random.Random) -> bool:

@@ -7,10 +7,16 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-TYPOS = ("crate-ci+typos", "HEAD")
+TYPOS = ("crate-ci+typos", "3bc303c")
 HARPER = ("Automattic+harper", "1f6cac2")
-GUM = ("UniversalDependencies+UD_English-GUM", "HEAD")
-TATOEBA = ("13luoyu+Transformer-machine-translation", "HEAD")
+GUM = ("UniversalDependencies+UD_English-GUM", "afb41ee")
+TATOEBA = ("13luoyu+Transformer-machine-translation", "aa43963")
+RUST_BOOK = ("rust-lang+book", "9175448")
+NOVELS = (  # public domain; Standard Ebooks' edition is CC0
+    ("standardebooks+p-g-wodehouse_right-ho-jeeves", "30a8d6c"),
+    ("standardebooks+f-scott-fitzgerald_the-great-gatsby", "194dc11"),
+    ("standardebooks+agatha-christie_the-mysterious-affair-at-styles", "5daaa8a"),
+)
 OPENSTAX = (  # the last revision whose LICENSE is CC BY 4.0; "~1" is the parent of the relicensing of 2025/26
     ("openstax+osbooks-psychology", "e91efc4~1"),
     ("openstax+osbooks-introduction-sociology", "cb424bc~1"),
@@ -18,7 +24,7 @@ OPENSTAX = (  # the last revision whose LICENSE is CC BY 4.0; "~1" is the parent
     ("openstax+osbooks-introduction-philosophy", "a108740~1"),
     ("openstax+osbooks-american-government", "37ee81a~1"),
     ("openstax+osbooks-writing-guide", "59c6457~1"),
-    ("openstax+osbooks-college-success-bundle", "HEAD"),
+    ("openstax+osbooks-college-success-bundle", "4c04b87"),
 )
 
 

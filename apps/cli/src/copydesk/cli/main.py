@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from copydesk.cli import measuring, quantising
+from copydesk.cli import measuring
 from copydesk.cli.autoscaler_app import autoscaler_app
 from copydesk.cli.eds_app import eds_app
 from copydesk.cli.image_node_app import image_app
+from copydesk.cli.model_app import model_app
 from copydesk.cli.options import Url
 from copydesk.cli.simulate_app import simulate_app
 
@@ -36,7 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-model_app = typer.Typer(help="Models: prepare the default one, quantise.", no_args_is_help=True)
 app.add_typer(model_app, name="model")
 bench_app = typer.Typer(help="Benchmarks: this engine beside others, a fleet under load.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
@@ -71,8 +71,8 @@ DtypeOption = Annotated[
     Dtype,
     typer.Option(
         metavar="TYPE",
-        help="Arithmetic: int8, bfloat16, float32, or auto: what is fastest here. fp8 needs a model in FP8, and is "
-        "emulated on a CPU, to judge the answers of a GPU.",
+        help="Arithmetic: int8, bfloat16, float32, or auto: what is fastest here. fp8 needs a model in FP8; a CPU "
+        "emulates it, to judge the answers of a GPU.",
     ),
 ]
 
@@ -124,6 +124,12 @@ def up(
         ),
     ] = None,
     model: Model = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Run what a model profile says: model, engine settings, autoscaler's target."
+        ),
+    ] = None,
     port: Annotated[
         int, typer.Option(min=1, max=65535, metavar="PORT", help="Where the gateway listens on 127.0.0.1.")
     ] = 8080,
@@ -151,7 +157,7 @@ def up(
     rises, at once, and drains them as it falls, minutes later. Each pod has the threads
     that it has in a fleet of MAX pods, since these share the cores.
 
-    Exit code 2 means that it cannot start as asked: the port is taken, a model or
+    Exit code 2 means that it cannot start as asked: the port is taken, a model, profile or
     certificate is not for this, limits cannot be kept.
 
     [bold]Examples[/]
@@ -164,11 +170,15 @@ def up(
 
       copydesk up --model ~/models/my-llama --dtype float32
 
+      copydesk up --profile my-llama.yaml --autoscale 1:4
+
       copydesk up --json | jq -r .event
     """
     from copydesk.cli.commands.up import UpRequest
     from copydesk.cli.commands.up import up as run_up
 
+    if profile is not None and model is not None:
+        raise typer.BadParameter("it says which model, and --model does too", param_hint="--profile")
     scaling = _scaling(pods, autoscale, certificate)
     shown = (sys.stdout.isatty() and not json) if show is None else show
     request = UpRequest(
@@ -181,6 +191,7 @@ def up(
         show=shown,
         scaling=scaling,
         engine=engine.value if engine else "",
+        profile=profile,
     )
     raise typer.Exit(run_up(request))
 
@@ -275,32 +286,6 @@ def demo(pods: Pods = 2, model: Model = None, dtype: DtypeOption = Dtype.AUTO) -
     from copydesk.cli.commands.demo import demo as run_demo
 
     raise typer.Exit(run_demo(pods, model, dtype.value))
-
-
-@model_app.callback()
-def model_root() -> None:
-    """Models: prepare the default one."""
-
-
-@model_app.command()
-def prepare(
-    json: Annotated[bool, typer.Option("--json", help="Progress and result as JSON, one object a line.")] = False,
-) -> None:
-    """Prepare the default model, and print its directory (its digest goes to stderr).
-
-    It is made from its base and its adapter once, and kept in ~/.cache/copydesk (or COPYDESK_CACHE_DIR).
-
-    [bold]Examples[/]
-
-      copydesk model prepare
-
-      MODEL_DIR=$(copydesk model prepare)
-
-      copydesk model prepare --json | tail -n 1 | jq -r .directory
-    """
-    from copydesk.cli.commands.model import prepare as run_prepare
-
-    raise typer.Exit(run_prepare(as_json=json))
 
 
 @bench_app.callback()
@@ -417,7 +402,6 @@ def _ngrams(texts: list[str]) -> tuple[NGram, ...]:
 
 
 measuring.add_to(app, bench_app)
-quantising.add_to(model_app)
 
 
 def run() -> None:

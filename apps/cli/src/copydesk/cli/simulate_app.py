@@ -72,16 +72,32 @@ def fleet(
         Path | None,
         typer.Option(metavar="FILE", help="Of copydesk capacity. (default: an assumed pod of 1,200 requests/s)"),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A model profile: its certificate and its cold start."),
+    ] = None,
     model: Annotated[str, typer.Option(metavar="NAME", help="The certificate must be for it.")] = "",
     hardware: Annotated[str, typer.Option(metavar="NAME", help="The certificate must be for it.")] = "",
     min_pods: Annotated[int, typer.Option(metavar="N", help="The smallest fleet.")] = 1,
     max_pods: Annotated[int, typer.Option(metavar="N", help="The largest fleet.")] = 300,
     cold_start: Annotated[
-        float, typer.Option(min=0.1, max=3600, metavar="S", help="In which half of the new pods are ready.")
-    ] = 35.0,
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=3600,
+            metavar="S",
+            help="In which half of the new pods are ready. (default: 35 for P90 60)",
+        ),
+    ] = None,
     cold_start_p90: Annotated[
-        float, typer.Option(min=0.1, max=3600, metavar="S", help="In which nine of ten are.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=3600,
+            metavar="S",
+            help="In which nine of ten are. (default: the profile's, or 60)",
+        ),
+    ] = None,
     fail_starts: Annotated[
         float, typer.Option(min=0, max=0.9, metavar="PART", help="Of new pods that never are.")
     ] = 0.01,
@@ -123,6 +139,7 @@ def fleet(
         days=days,
         longest_gap_s=max_gap,
         certificate=certificate,
+        profile=profile,
         model=model,
         hardware=hardware,
         min_pods=min_pods,

@@ -39,6 +39,15 @@ class ServiceSettings(BaseSettings):
 S = TypeVar("S", bound=ServiceSettings)
 
 
+class RefusedSettingError(SettingsError):
+    """A setting whose value is one, but leads to nothing usable: `field` is its name, `problem` what is wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+
 def load_settings(cls: type[S], *, warn: bool = True, **overrides: object) -> S:
     """Read and check the settings; `overrides` (by field name) win over the environment.
 
@@ -54,6 +63,8 @@ def load_settings(cls: type[S], *, warn: bool = True, **overrides: object) -> S:
         return cls(**overrides)
     except ValidationError as error:
         complaints = [_complaint(cls, detail) for detail in error.errors(include_url=False)]
+    except RefusedSettingError as error:
+        complaints = [f"{variable_name(cls, error.field)}: {error.problem}"]
     except SettingsError as error:
         complaints = [f"{cls.__name__}: {error}"]
     for complaint in complaints:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from copydesk.common.errors import CopydeskError
-from copydesk.loadtest.whole_file import replace_file
+from copydesk.common.whole_file import replace_file
 
 VERSION = 1
 """Of the file. A reader refuses what is newer: a field that it does not know may change the meaning."""

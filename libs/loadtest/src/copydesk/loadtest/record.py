@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 
 from copydesk.common.errors import CopydeskError
+from copydesk.common.whole_file import replace_file
 from copydesk.loadtest.certificate import Hardware, digest_of
 from copydesk.loadtest.ground import Scouted, Timing
 from copydesk.loadtest.search import Scope
 from copydesk.loadtest.trial import Trial
 from copydesk.loadtest.verdict import Rules
-from copydesk.loadtest.whole_file import replace_file
 
 VERSION = 1
 

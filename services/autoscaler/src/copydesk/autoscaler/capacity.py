@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from copydesk.common.profile import CapacityPart
 from copydesk.loadtest.certificate import Certificate
 
 
@@ -33,14 +35,20 @@ class Capacity:
     @classmethod
     def of(cls, certificate: Certificate) -> Capacity:
         """Return what a certificate says of one pod."""
-        full, rate, pods = certificate.concurrency_per_pod, certificate.rate_per_pod, certificate.pods
-        points = [
-            (point.concurrency / pods, min(1.0, point.rate / pods / rate))
-            for point in certificate.curve
-            if point.concurrency / pods < full
-        ]
+        pods = certificate.pods
+        curve = ((point.concurrency / pods, point.rate / pods) for point in certificate.curve)
+        return cls._along(curve, certificate.concurrency_per_pod, certificate.rate_per_pod, certificate.slo_ms)
+
+    @classmethod
+    def profiled(cls, part: CapacityPart) -> Capacity:
+        """Return what a model profile says of one pod."""
+        return cls._along(part.curve, part.concurrency, part.max_rate, part.objective_ms)
+
+    @classmethod
+    def _along(cls, curve: Iterable[tuple[float, float]], full: float, rate: float, slo_ms: float) -> Capacity:
+        points = [(concurrency, min(1.0, done / rate)) for concurrency, done in curve if concurrency < full]
         shares = accumulate([0.0, *(share for _, share in points), 1.0], max)
-        return cls(full, rate, certificate.slo_ms, (0.0, *(c for c, _ in points), full), tuple(shares))
+        return cls(full, rate, slo_ms, (0.0, *(concurrency for concurrency, _ in points), full), tuple(shares))
 
     @classmethod
     def assumed(cls, concurrency: float, slo_ms: float, rate: float = 0.0) -> Capacity:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from copydesk.autoscaler.plan import PlanError
+from copydesk.common.strict_yaml import YamlFileError, read_yaml_file
 
 T = TypeVar("T")
-LARGEST_FILE = 1 << 20
 
 
 class CandidateEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,15 +27,19 @@ class CandidateEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model; the fields are the settings of the same names (`workload`: KUBE_WORKLOAD)."""
+    """One model; the fields are the settings of the same names (`workload`: KUBE_WORKLOAD).
+
+    Paths are relative to the file. `cold_start_s` None: what the profile says, or 60 without one.
+    """
 
     model: str
     min_pods: int = 1
     max_pods: int = 8
     certificate: str = ""
+    profile: str = ""
     hardware: str = ""
     model_digest: str = ""
-    cold_start_s: float = 60.0
+    cold_start_s: float | None = None
     concurrency: float = 0.0
     rate: float = 0.0
     slo_ms: float = 1000.0
@@ -60,39 +62,12 @@ class ShadowFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     candidate: CandidateEntry
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key stands once in a mapping: of two, the parser would silently take the last."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuse a key that is there already."""
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        known: set[Hashable] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in known:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
-            known.add(key.value)
-        return node
-
-
 def read_yaml(path: Path, type_: type[T], key: str) -> T:
     """Read a file as `type_`; raise `PlanError` for `key` with the place of what is wrong."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise PlanError(key, f"{path} is no file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise PlanError(key, f"{path} is larger than {LARGEST_FILE} bytes")
-        content: Any = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a safe loader
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise PlanError(key, f"{path}: {reason}") from error
-    except yaml.YAMLError as error:
-        raise PlanError(key, f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise PlanError(key, f"{path} is nested too deeply") from error
-    except ValueError as error:  # of a scalar that looks like a date and is none
-        raise PlanError(key, f"{path}: a value is none: {error}") from error
+        content: Any = read_yaml_file(path)
+    except YamlFileError as error:
+        raise PlanError(key, str(error)) from error
     try:
         return msgspec.convert(content, type_)
     except (msgspec.ValidationError, RecursionError) as error:

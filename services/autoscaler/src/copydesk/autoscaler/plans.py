@@ -7,18 +7,22 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from copydesk.autoscaler.capacity import Capacity
 from copydesk.autoscaler.limits import Limits, LimitsError
 from copydesk.autoscaler.log_entry import DRY, LIVE
 from copydesk.autoscaler.models_file import CandidateEntry, ModelEntry, ModelsFile, ShadowFile, read_yaml
 from copydesk.autoscaler.plan import CapacitySource, Configuration, Plan, PlanError
-from copydesk.autoscaler.rules import Rules
+from copydesk.autoscaler.rules import LEAST_SHARE, Rules
 from copydesk.autoscaler.settings import AutoscalerSettings
 from copydesk.common.messages import InvalidNameError, subject_token
+from copydesk.common.profile import CapacityPart, Profile, ProfileError, read_profile
 from copydesk.loadtest.certificate import CertificateError, read_certificate
 
 MOST_PODS = 10_000
 LEAST_ASSUMED = 0.001
+COLD_START_S = 60.0
 LONGEST_SLO_MS = 600_000.0
 
 
@@ -48,6 +52,7 @@ def _single(settings: AutoscalerSettings) -> ModelEntry:
         min_pods=settings.min_pods,
         max_pods=settings.max_pods,
         certificate=str(settings.certificate or ""),
+        profile=str(settings.profile or ""),
         hardware=settings.hardware,
         model_digest=settings.model_digest,
         cold_start_s=settings.cold_start_s,
@@ -81,10 +86,14 @@ def _plan(entry: ModelEntry, place: _Place, shadow: tuple[CandidateEntry, _Place
         subject_token(entry.model)
     except InvalidNameError as error:
         raise place.error("model", str(error)) from error
+    profile = _profile(entry, place)
+    capacity = None if profile is None or entry.certificate else profile.capacity
+    if profile is not None:
+        entry = _filled_in(entry, profile)
     live = Configuration(
         limits=_limits(entry.min_pods, entry.max_pods, place),
-        rules=_rules(entry.cold_start_s, entry.rules, place),
-        source=_source(entry, place),
+        rules=_rules(COLD_START_S if entry.cold_start_s is None else entry.cold_start_s, entry.rules, place),
+        source=_source(entry, place, capacity),
     )
     given = (entry.candidate, place.inside("candidate")) if entry.candidate is not None else shadow
     return Plan(
@@ -94,6 +103,32 @@ def _plan(entry: ModelEntry, place: _Place, shadow: tuple[CandidateEntry, _Place
         image=entry.image,
         workload=entry.workload,
         namespace=entry.namespace,
+    )
+
+
+def _profile(entry: ModelEntry, place: _Place) -> Profile | None:
+    if not entry.profile:
+        return None
+    path = place.folder / Path(entry.profile).expanduser()
+    try:
+        profile = read_profile(path)
+        profile.require(str(path), model=entry.model, digest=entry.model_digest, hardware=entry.hardware)
+    except ProfileError as error:
+        raise place.error("profile", str(error)) from error
+    return profile
+
+
+def _filled_in(entry: ModelEntry, profile: Profile) -> ModelEntry:
+    """Let the profile say what the entry does not. Its target is the most that a pod is loaded with."""
+    rules = entry.rules
+    if profile.capacity is not None and not entry.certificate:
+        share = max(LEAST_SHARE, profile.capacity.target_concurrency / profile.capacity.concurrency)
+        rules = {"most_share": share, "least_share": min(Rules().least_share, share), **rules}
+    return msgspec.structs.replace(
+        entry,
+        model_digest=entry.model_digest or profile.model.digest,
+        cold_start_s=profile.cold_start_seconds if entry.cold_start_s is None else entry.cold_start_s,
+        rules=rules,
     )
 
 
@@ -131,12 +166,19 @@ def _other_source(given: CandidateEntry, place: _Place, entry: ModelEntry, live:
     return _source(merged, place)
 
 
-def _source(entry: ModelEntry, place: _Place) -> CapacitySource:
+def _source(entry: ModelEntry, place: _Place, profiled: CapacityPart | None = None) -> CapacitySource:
     for key, value in (("concurrency", entry.concurrency), ("rate", entry.rate)):
         if value != 0.0 and not LEAST_ASSUMED <= value <= 1e6:
             raise place.error(key, f"{value}: expected {LEAST_ASSUMED} to 1,000,000, or 0 for what is usual")
     if not 1.0 <= entry.slo_ms <= LONGEST_SLO_MS:
         raise place.error("slo_ms", f"{entry.slo_ms}: expected 1 to {LONGEST_SLO_MS:,.0f}")
+    if profiled is not None:
+        if entry.concurrency or entry.rate:
+            raise place.error(
+                "profile", "since it says what a pod can do, neither concurrency nor rate is assumed"
+            )
+        path = str(place.folder / Path(entry.profile).expanduser())
+        return CapacitySource(Capacity.profiled(profiled), path, entry.model_digest, slo_ms=profiled.objective_ms)
     if not entry.certificate:
         return CapacitySource(concurrency=entry.concurrency, rate=entry.rate, slo_ms=entry.slo_ms)
     if entry.concurrency or entry.rate:

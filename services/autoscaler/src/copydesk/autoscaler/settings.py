@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import platformdirs
 from pydantic import Field, SecretStr, field_validator
 
 from copydesk.common.messages import subject_token
-from copydesk.common.settings import ServiceSettings
+from copydesk.common.profile import Profile
+from copydesk.common.profiled_settings import ProfiledSettings
 
 
 class ActuatorKind(enum.StrEnum):
@@ -21,7 +22,7 @@ class ActuatorKind(enum.StrEnum):
     SHADOW = "shadow"
 
 
-class AutoscalerSettings(ServiceSettings, env_prefix="COPYDESK_AUTOSCALER_"):
+class AutoscalerSettings(ProfiledSettings, env_prefix="COPYDESK_AUTOSCALER_"):
     """Environment variables `COPYDESK_AUTOSCALER_<KEY>`."""
 
     nats_url: str = Field(
@@ -47,6 +48,11 @@ class AutoscalerSettings(ServiceSettings, env_prefix="COPYDESK_AUTOSCALER_"):
         ge=1,
         le=10_000,
         description="Pods at most; 8, so that a mistake costs little: say what you can pay for.",
+    )
+    profile: Path | None = Field(
+        None,
+        description="Model profile (YAML) that says MODEL, MODEL_DIGEST, COLD_START_S and what a pod can do, "
+        "where no variable says otherwise; none by default.",
     )
     certificate: Path | None = Field(
         None, description="What copydesk capacity measured of this model on this hardware; else a pod is assumed."
@@ -153,6 +159,14 @@ class AutoscalerSettings(ServiceSettings, env_prefix="COPYDESK_AUTOSCALER_"):
     @classmethod
     def _stands_in_subjects(cls, value: str) -> str:
         return subject_token(value)
+
+    @classmethod
+    def said_by(cls, profile: Profile, path: Path) -> dict[str, Any]:
+        """Return what a profile says of the autoscaler; what a pod can do, the plan reads."""
+        said: dict[str, Any] = {"model": profile.model.name, "model_digest": profile.model.digest}
+        if profile.cold_start_seconds is not None:
+            said["cold_start_s"] = profile.cold_start_seconds
+        return said
 
     @property
     def folder(self) -> Path:

@@ -20,7 +20,7 @@ from copydesk.autoscaler.rules import Rules
 from copydesk.autoscaler.state import State
 from copydesk.autoscaler.target import DAY_MINUTES, steepest
 from copydesk.common.errors import CopydeskError
-from copydesk.loadtest.whole_file import replace_file
+from copydesk.common.whole_file import replace_file
 
 VERSION = 1
 LARGEST_FILE = 16 << 20

@@ -33,6 +33,7 @@ from copydesk.gateway.reporter import Reporter
 from copydesk.gateway.schemas import FleetBody
 from copydesk.gateway.settings import GatewaySettings
 from copydesk.gateway.view import fleet_body, pod_states
+from copydesk.gateway.weights import Weights
 from copydesk.routing import RetryBudget
 
 REPORT_SECONDS = 1.0
@@ -61,6 +62,8 @@ class Gateway:
         )
         self.entrance = Entrance(settings, self.dispatcher, self.metrics, new_cell=shared.cell)
         self.gatekeeper = self.entrance.gatekeeper
+        self.weights = Weights(settings.model, settings.model_digest)
+        self.metrics.include(lambda: self.weights.families(self.fleet.pods))
         self.lane = None if native is None else ExpressLane(native, self, places)
         self.corrector = Corrector(
             self.entrance.sentences,
@@ -88,7 +91,7 @@ class Gateway:
         token = self.settings.nats_token.get_secret_value() or None
         self._bus = await Bus.connect(self.settings.nats_url, name="gateway", token=token)
         await self._bus.subscribe(endpoints_subject(self.settings.model), EndpointsSnapshot, self.fleet.apply)
-        await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self.fleet.hear_report)
+        await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self._hear_load)
         await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self._hear)
         self._record()
         self._greeting = self._loop.create_task(self._greet(self._bus), name="greeting")
@@ -132,6 +135,10 @@ class Gateway:
     def _settle(self) -> None:
         if self.lane is not None:
             self.lane.settle()
+
+    def _hear_load(self, report: LoadReport) -> None:
+        self.fleet.hear_report(report)
+        self.weights.hear(report)
 
     def _hear(self, decision: ScaleDecision) -> None:
         self.history.hear(decision, self._loop.time())

@@ -7,13 +7,15 @@ import re
 import socket
 import zlib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from copydesk.common.hosts import is_loopback
 from copydesk.common.messages import subject_token
-from copydesk.common.settings import ServiceSettings, variable_name
+from copydesk.common.profile import Profile
+from copydesk.common.profiled_settings import ProfiledSettings
+from copydesk.common.settings import variable_name
 from copydesk.gateway.balancing import Balancing
 from copydesk.gateway.http.origins import Origins, usable_origins
 from copydesk.gateway.keys import KeyLimits
@@ -47,7 +49,7 @@ def _token_or_none(name: str) -> str:
     return name and subject_token(name)
 
 
-class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
+class GatewaySettings(ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
     """Everything that can be set, each with its unit and the reason for its default."""
 
     host: str = Field(
@@ -72,6 +74,17 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
     )
     model: Annotated[str, AfterValidator(subject_token)] = Field(
         default="gec-en", description="name of the model served"
+    )
+    profile: Path | None = Field(
+        default=None,
+        description="model profile (YAML) that says MODEL and MODEL_DIGEST, where no variable says otherwise; "
+        "none by default, since most models have none",
+    )
+    model_digest: str = Field(
+        default="",
+        pattern=r"^([0-9a-f]{64})?$",
+        description="digest of the weights that pods should run; of a pod that reports another, a log line and a "
+        "metric tell, and it is used all the same. Empty: any will do",
     )
     name: Annotated[str, AfterValidator(_token_or_none)] = Field(
         default="",
@@ -354,6 +367,11 @@ class GatewaySettings(ServiceSettings, env_prefix="COPYDESK_GATEWAY_"):
             names = [variable_name(type(self), name) for name in ("redis_url", "api_keys_redis", "cache")]
             raise ValueError(f"{names[0]} is needed for {names[1]}=true and {names[2]}=redis, and it is not set")
         return self
+
+    @classmethod
+    def said_by(cls, profile: Profile, path: Path) -> dict[str, Any]:
+        """Return what a profile says of a gateway."""
+        return {"model": profile.model.name, "model_digest": profile.model.digest}
 
     @property
     def key_limits(self) -> KeyLimits:

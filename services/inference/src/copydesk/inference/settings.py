@@ -6,11 +6,15 @@ import enum
 import os
 import re
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from copydesk.common.messages import subject_token
-from copydesk.common.settings import ServiceSettings
+from copydesk.common.profile import Profile
+from copydesk.common.profiled_settings import ProfiledSettings
+from copydesk.common.settings import RefusedSettingError
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 
@@ -59,9 +63,14 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
-class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
+class InferenceSettings(ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
     """What a pod serves, where, and how much of the machine it takes. Times are in milliseconds."""
 
+    profile: Path | None = Field(
+        default=None,
+        description="Model profile (YAML) that says the model, its directory and digest, DTYPE and the engine's "
+        "settings, where no variable says otherwise; none by default, since most models have none.",
+    )
     model: str = Field(
         default="gec-en",
         description="Name of the model, as gateways ask for it; gec-en is the model that Copydesk comes with.",
@@ -69,6 +78,12 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
     model_dir: Path = Field(
         description="Hugging Face directory of the model (config.json, tokenizer.json, *.safetensors). There is "
         "no default, since a pod without a model serves nothing.",
+    )
+    model_digest: str = Field(
+        default="",
+        pattern=r"^([0-9a-f]{64})?$",
+        description="Digest that the model must have, as copydesk model prepare prints it; with another, a pod "
+        "does not start. Empty: any model will do.",
     )
     host: str = Field(
         default="127.0.0.1",
@@ -157,6 +172,13 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         description="Whether the engine drafts tokens from the sentence or from what it has read, and verifies "
         "several in one pass: auto or off. auto: as many as the load lets it, which shortens every answer; off is "
         "for comparison.",
+    )
+    draft_tokens: int = Field(
+        default=192,
+        ge=1,
+        le=4096,
+        description="Tokens of a step that drafts may fill up, over all requests of an engine; on two cores, no "
+        "other number than 192 served 1 or 64 requests much faster.",
     )
     slots: int = Field(
         default=32,
@@ -284,6 +306,23 @@ class InferenceSettings(ServiceSettings, env_prefix=ENVIRONMENT_PREFIX):
         if engines < devices:
             raise ValueError(f"expected {devices} or more, since DEVICE names that many")
         return engines
+
+    @classmethod
+    def said_by(cls, profile: Profile, path: Path) -> dict[str, Any]:
+        """Return what a profile says of a pod."""
+        engine = {key: value for key, value in msgspec.structs.asdict(profile.engine).items() if value is not None}
+        if "draft" in engine:
+            engine["draft"] = (Draft.AUTO if engine["draft"] else Draft.OFF).value
+        if "engine" not in cls.model_fields and engine.pop("engine") != "native":
+            found = profile.engine.engine
+            raise RefusedSettingError("profile", f"{path}: engine.engine: {found!r}; this pod has only native")
+        return {
+            "model": profile.model.name,
+            "model_dir": profile.model_directory(path),
+            "model_digest": profile.model.digest,
+            "dtype": profile.precision.dtype,
+            **engine,
+        }
 
     def thread_count(self) -> int:
         """Return the number of the engines' threads, with 0 resolved to the cores of this process."""

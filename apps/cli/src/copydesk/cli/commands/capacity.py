@@ -23,6 +23,7 @@ from copydesk.cli.commands.status import find_fleet
 from copydesk.cli.fleet.state import FleetState
 from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.common.errors import CopydeskError
+from copydesk.common.whole_file import replace_file
 from copydesk.loadtest.certificate import (
     Certificate,
     CertificateError,
@@ -38,7 +39,6 @@ from copydesk.loadtest.record import Record, RecordError, Subject, read_record, 
 from copydesk.loadtest.search import Hopeless, Measure
 from copydesk.loadtest.trial import Trial
 from copydesk.loadtest.verdict import Judgement, Rules, Verdict, judge, least_arrivals
-from copydesk.loadtest.whole_file import replace_file
 
 _BAD_INPUT = 2
 _FAILED = 1

@@ -12,7 +12,10 @@ from rich.markup import escape
 from copydesk.autoscaler.limits import Limits, LimitsError
 from copydesk.cli import terminal
 from copydesk.cli.output_file import OutputError, require_writable
+from copydesk.common.profile import Profile as ModelProfile
+from copydesk.common.profile import ProfileError, read_profile
 from copydesk.loadtest.certificate import Certificate, CertificateError, read_certificate
+from copydesk.loadtest.profiled import certificate_of
 from copydesk.simulator.builtin import BUILT_IN, diurnal
 from copydesk.simulator.contest import Setting, contest
 from copydesk.simulator.fleet import Luck
@@ -21,6 +24,10 @@ from copydesk.simulator.profile import ASSUMED_POD, Profile
 from copydesk.simulator.table import render
 from copydesk.simulator.trace import Trace, TraceError
 from copydesk.simulator.trace_file import read_trace
+
+COLD_START_P90_S = 60.0
+MEDIAN_SHARE = 35.0 / 60.0
+"""Of the P90: half of the new pods are ready by then where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +39,13 @@ class FleetRequest:
     days: int
     longest_gap_s: float
     certificate: Path | None
+    profile: Path | None
     model: str
     hardware: str
     min_pods: int
     max_pods: int
-    cold_start_s: float
-    cold_start_p90_s: float
+    cold_start_s: float | None
+    cold_start_p90_s: float | None
     fail_starts: float
     mean_life_h: float
     price: float
@@ -51,8 +59,9 @@ def simulate_fleet(request: FleetRequest) -> int:
     console = terminal.stderr()
     try:
         require_writable(request.picture)
-        certificate = _certificate(request)
-        setting = _setting(request)
+        model_profile = None if request.profile is None else read_profile(request.profile)
+        certificate = _certificate(request, model_profile)
+        setting = _setting(request, model_profile)
         found, timelines = contest(
             _trace(request),
             Profile.of(certificate),
@@ -65,7 +74,7 @@ def simulate_fleet(request: FleetRequest) -> int:
     except OutputError as error:
         terminal.say_error(str(error))
         return 2
-    except (LimitsError, CertificateError, TraceError) as error:
+    except (LimitsError, CertificateError, ProfileError, TraceError) as error:
         terminal.say_error(str(error))
         return error.exit_code
     except OSError as error:
@@ -75,7 +84,12 @@ def simulate_fleet(request: FleetRequest) -> int:
     return 0
 
 
-def _certificate(request: FleetRequest) -> Certificate:
+def _certificate(request: FleetRequest, profile: ModelProfile | None) -> Certificate:
+    if profile is not None and request.profile is not None:
+        if request.certificate is not None:
+            raise CertificateError(str(request.certificate), "the profile names one; give one of the two")
+        profile.require(str(request.profile), model=request.model, hardware=request.hardware)
+        return certificate_of(profile, request.profile)
     if request.certificate is None:
         if request.model or request.hardware:
             key, value = ("model", request.model) if request.model else ("hardware", request.hardware)
@@ -86,12 +100,15 @@ def _certificate(request: FleetRequest) -> Certificate:
     return certificate
 
 
-def _setting(request: FleetRequest) -> Setting:
-    if not request.cold_start_s < request.cold_start_p90_s < math.inf:
-        raise LimitsError("cold_start_p90", request.cold_start_p90_s, f"expected above {request.cold_start_s:g} s")
+def _setting(request: FleetRequest, profile: ModelProfile | None) -> Setting:
+    told = None if profile is None else profile.cold_start_seconds
+    latest = request.cold_start_p90_s or told or COLD_START_P90_S
+    cold_start = request.cold_start_s or MEDIAN_SHARE * latest
+    if not cold_start < latest < math.inf:
+        raise LimitsError("cold_start_p90", latest, f"expected above {cold_start:g} s")
     luck = Luck(
-        request.cold_start_s,
-        request.cold_start_p90_s,
+        cold_start,
+        latest,
         request.fail_starts,
         request.mean_life_h,
         seed=request.seed,

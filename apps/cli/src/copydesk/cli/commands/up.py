@@ -60,6 +60,7 @@ class UpRequest:
     show: bool
     scaling: Scaling | None = None
     engine: str = ""
+    profile: Path | None = None
 
 
 def up(request: UpRequest) -> int:
@@ -104,7 +105,10 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
     nats_server = find_nats_server()
     check_key()
     check_port(request.port)
+    profile = None if request.profile is None else check_profile(request.profile, request.scaling)
     name, directory = (DEFAULT_MODEL, None) if request.model is None else _own_model(request.model)
+    if profile is not None:
+        name, directory = profile.name, profile.directory
     scaling = request.scaling and check_certificate(request.scaling, name)
     return FleetOptions(
         model=name,
@@ -121,7 +125,44 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         nats_server=str(nats_server),
         state_dir=state_dir,
         scaling=scaling,
+        profile=profile.path if profile else None,
+        pod_threads=profile.threads if profile else 0,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """What a fleet takes from a model profile itself; its processes read the rest."""
+
+    path: Path
+    name: str
+    directory: Path
+    threads: int
+
+
+def check_profile(path: Path, scaling: Scaling | None) -> Profiled:
+    """Make sure that a model profile is one, that its model is there, and that it was measured here.
+
+    Hardware matters only where an autoscaler goes by the figures. Raises `CannotStartError`.
+    """
+    from copydesk.cli.capacity.subject import hardware_at
+    from copydesk.common.profile import ProfileError, read_profile
+    from copydesk.inference.checkpoint import read_digest
+    from copydesk.inference.checkpoint.errors import CheckpointError
+
+    path = path.absolute()
+    hint = "docs/models.md says what is in a profile"
+    try:
+        profile = read_profile(path)
+        _, directory = _own_model(profile.model_directory(path))
+        profile.require(str(path), digest=read_digest(directory))
+        if scaling is not None and scaling.certificate is None:
+            hint = "measure it here, or give a --certificate of this machine"
+            here = os.environ.get(HARDWARE_VARIABLE) or hardware_at(f"http://{HOST}", None).name
+            profile.require(str(path), hardware=here)
+    except (ProfileError, CheckpointError, OSError) as error:
+        raise CannotStartError(str(error), hint) from error
+    return Profiled(path, profile.model.name, directory, profile.engine.threads or 0)
 
 
 def check_certificate(scaling: Scaling, model: str) -> Scaling:

@@ -13,6 +13,8 @@ from copydesk.cli.fleet.scaling import Limits, pod_name
 
 HOST = "127.0.0.1"
 DEFAULT_MODEL = "gec-en"
+AUTO = "auto"
+"""The arithmetic where none was asked for: a profile says it, or the processor."""
 SETTINGS_EXIT = 2
 """The exit code by which a Copydesk service says that a setting or its model is wrong."""
 NATS_CONFIG = Path(__file__).with_name("nats.conf")
@@ -71,6 +73,7 @@ class FleetOptions:
     """Everything that decides how a fleet looks. `pods` are those that it begins with.
 
     Without `engine`, the environment says what computes in them, as it does of all else that is not here.
+    `profile` is the model profile that pods, gateway and autoscaler read; `pod_threads` 0 shares out the cores.
     """
 
     model: str
@@ -87,6 +90,8 @@ class FleetOptions:
     state_dir: Path
     scaling: Scaling | None = None
     engine: str = ""
+    profile: Path | None = None
+    pod_threads: int = 0
 
     @property
     def url(self) -> str:
@@ -105,7 +110,7 @@ class FleetOptions:
         Where their number changes, they get what each has in the largest fleet. What a pod can do is then the same
         in a fleet of any size, as the autoscaler takes it to be, and a new pod never takes from the others.
         """
-        return max(1, self.cores // (self.scaling.limits.most if self.scaling else self.pods))
+        return self.pod_threads or max(1, self.cores // (self.scaling.limits.most if self.scaling else self.pods))
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -138,6 +143,7 @@ def plan_autoscaler(options: FleetOptions, scaling: Scaling, cold_start: float) 
     }
     if scaling.certificate is not None:
         env["COPYDESK_AUTOSCALER_CERTIFICATE"] = str(scaling.certificate)
+    env |= _profile(options, "AUTOSCALER")
     argv = _module(options, "autoscaler")
     return ChildSpec("autoscaler", Role.AUTOSCALER, argv, env, grace=5.0, vital=Vital.AT_FIRST)
 
@@ -178,11 +184,13 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
         "COPYDESK_INFERENCE_NATS_URL": options.nats_url,
         "COPYDESK_INFERENCE_NATS_TOKEN": options.nats_token,
         "COPYDESK_INFERENCE_THREADS": str(options.threads),
-        "COPYDESK_INFERENCE_DTYPE": options.dtype,
         "COPYDESK_INFERENCE_RPC_TOKEN": options.rpc_token,
+        **_profile(options, "INFERENCE"),
     }
     if options.engine:
         env["COPYDESK_INFERENCE_ENGINE"] = options.engine
+    if options.profile is None or options.dtype != AUTO:
+        env["COPYDESK_INFERENCE_DTYPE"] = options.dtype
     return ChildSpec(name, Role.POD, _module(options, "inference"), env, grace=30.0)
 
 
@@ -194,9 +202,14 @@ def _gateway(options: FleetOptions) -> ChildSpec:
         "COPYDESK_GATEWAY_NATS_TOKEN": options.nats_token,
         "COPYDESK_GATEWAY_MODEL": options.model,
         "COPYDESK_GATEWAY_RPC_TOKEN": options.rpc_token,
+        **_profile(options, "GATEWAY"),
     }
     # It answers what it has accepted before it ends; a request's deadline is 60 s.
     return ChildSpec("gateway", Role.GATEWAY, _module(options, "gateway"), env, grace=65.0)
+
+
+def _profile(options: FleetOptions, service: str) -> dict[str, str]:
+    return {} if options.profile is None else {f"COPYDESK_{service}_PROFILE": str(options.profile)}
 
 
 def _module(options: FleetOptions, service: str) -> tuple[str, ...]:

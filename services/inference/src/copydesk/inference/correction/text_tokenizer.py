@@ -137,6 +137,11 @@ class TextTokenizer:
         index: int | None = self._tokenizer.token_to_id(token)
         return index
 
+    def token_text(self, token: int) -> str | None:
+        """The text of a token given by its id, as the vocabulary has it."""
+        text: str | None = self._tokenizer.id_to_token(token)
+        return text
+
     def unknown(self, tokens: Iterable[int]) -> int | None:
         """Return one of `tokens` that is no token's id, if there is one."""
         for token in set(tokens):

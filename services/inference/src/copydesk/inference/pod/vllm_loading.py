@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from copydesk.inference.checkpoint.errors import CheckpointError
-from copydesk.inference.checkpoint.manifest import read_digest
 from copydesk.inference.engine.vllm.engine import VllmEngine
 from copydesk.inference.engine.vllm.opening import RefusedModelError, open_engine
 from copydesk.inference.engine.vllm.options import (
@@ -15,6 +13,7 @@ from copydesk.inference.engine.vllm.options import (
     check_options,
     read_config,
 )
+from copydesk.inference.pod.engine_loading import checked_digest
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.settings import Core, Draft, InferenceSettings
 
@@ -24,12 +23,12 @@ def load_vllm(settings: InferenceSettings) -> tuple[VllmEngine, str]:
 
     Takes minutes. Raises `CannotStartError`.
     """
+    digest = checked_digest(settings)
     try:
-        digest = read_digest(settings.model_dir)
         return open_engine(settings.model_dir, vllm_options(settings)), digest
     except UnservedOptionError as error:
         raise _unserved(error) from error
-    except (RefusedModelError, UnreadableConfigError, CheckpointError, OSError) as error:
+    except (RefusedModelError, UnreadableConfigError, OSError) as error:
         raise CannotStartError("MODEL_DIR", str(error)) from error
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from copydesk.common.process import run_until_signal, settle_memory
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.checkpoint.errors import CheckpointError
-from copydesk.inference.checkpoint.manifest import read_digest
 from copydesk.inference.completion import Completer
 from copydesk.inference.correction import CorrectionSetupError, Corrector, TextTokenizer, read_model_files
 from copydesk.inference.pod.completions import Completions
 from copydesk.inference.pod.corrections import Corrections
 from copydesk.inference.pod.engine_link import EngineLink
+from copydesk.inference.pod.engine_loading import checked_digest
 from copydesk.inference.pod.engines import Engines
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.pod.inbox import Receiver, Sender
@@ -51,7 +50,7 @@ async def serve_worker(settings: InferenceSettings, post: Post) -> int:
     engines = _engines(settings, post, token)
     tasks = _tasks(settings, engines)
     # A gateway is greeted once, mostly while the engine still loads: the greeting must name the weights by then.
-    digest = _digest(settings)
+    digest = checked_digest(settings)
 
     def hello() -> Hello:
         return Hello(
@@ -110,13 +109,6 @@ def _engines(settings: InferenceSettings, post: Post, token: str) -> Engines:
             for engine in settings.engine_names()
         ]
     )
-
-
-def _digest(settings: InferenceSettings) -> str:
-    try:
-        return read_digest(settings.model_dir)
-    except (CheckpointError, OSError) as error:
-        raise CannotStartError("MODEL_DIR", str(error)) from error
 
 
 def _tasks(settings: InferenceSettings, engines: Engines) -> Tasks:

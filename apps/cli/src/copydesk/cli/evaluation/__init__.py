@@ -1,0 +1,1 @@
+"""What `copydesk model evaluate` and the commands that build on it have models for: directories, and fleets."""
