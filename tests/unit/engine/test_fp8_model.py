@@ -217,7 +217,9 @@ def test_gpus_from_ada_on_multiply_in_fp8_and_others_by_what_the_weights_stand_f
     capability: tuple[int, int], able: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert computes_fp8(Precision.AUTO, GPU, FP8) is able
+    with capture_logs() as events:
+        assert computes_fp8(Precision.AUTO, GPU, FP8) is able
+    assert [event["event"] for event in events] == ([] if able else ["gpu_has_no_fp8"])
     assert not computes_fp8(Precision.AUTO, GPU, every(Scheme.INT8))
     assert not computes_fp8(Precision.AUTO, GPU, None)
     assert not computes_fp8(Precision.BFLOAT16, GPU, FP8)
