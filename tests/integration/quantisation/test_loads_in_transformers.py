@@ -37,7 +37,8 @@ def one_thread() -> Iterator[None]:
 def load(directory: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the libraries warn each other of is not ours
-        return transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    return model.eval()
 
 
 def weights_of(model: Any) -> dict[str, torch.Tensor]:

@@ -34,7 +34,7 @@ def step(scheme: Scheme, scaled: NDArray[Any]) -> NDArray[Any]:
     """Half the distance between stored numbers around each: constant for integers, relative for FP8."""
     if scheme is Scheme.INT8:
         return np.full_like(scaled, 0.5)
-    return np.maximum(np.abs(scaled) * 2.0**-4, 2.0**-10)
+    return np.asarray(np.maximum(np.abs(scaled) * 2.0**-4, 2.0**-10))
 
 
 @given(WEIGHTS, SCHEMES, SCALES)
