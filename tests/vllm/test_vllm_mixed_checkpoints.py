@@ -10,6 +10,7 @@ import json
 import subprocess
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -52,9 +53,9 @@ if __name__ == "__main__":
 def scores_of(directory: Path) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     with torch.no_grad():
-        scores: torch.Tensor = model(torch.tensor([PROMPT])).logits[0, -1].log_softmax(-1)
+        scores: torch.Tensor = model.eval()(torch.tensor([PROMPT])).logits[0, -1].log_softmax(-1)
     return scores
 
 

@@ -37,7 +37,18 @@ def one_thread() -> Iterator[None]:
 def load(directory: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the libraries warn each other of is not ours
-        return transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    return model.eval()
+
+
+def weights_of(model: Any) -> dict[str, torch.Tensor]:
+    """What the parameters stand for; transformers multiplies them out only when they are first used."""
+    stored = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return {
+        name: parameter.float() * stored[f"{name}_scale"].float() if parameter.itemsize == 1 else parameter.float()
+        for name, parameter in stored.items()
+        if not name.endswith("_scale")
+    }
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -48,9 +59,10 @@ def test_transformers_reads_the_weights_that_were_meant(tmp_path: Path, plan: Pr
     scale = WeightScale.TENSOR if plan.per_tensor else WeightScale.CHANNEL
     meant = load(multiplied_out(source, tmp_path / "meant", Quantisation(plan.scheme, scale, ignore)))
     model = load(tmp_path / "out")
-    found, expected = dict(model.named_parameters()), dict(meant.named_parameters())
-    for name, parameter in expected.items():
-        torch.testing.assert_close(found[name].float(), parameter, rtol=1e-6, atol=0)
+    found, expected = weights_of(model), weights_of(meant)
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-6, atol=0)
     with torch.no_grad():
         scores, exact = model(TOKENS).logits, meant(TOKENS).logits
     # transformers rounds activations as well, as the configuration says.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from copydesk.inference.checkpoint import read_digest
 from tests.fixtures.tiny_model import write_tiny_model
+from tests.fixtures.until import until
 
 COMMAND = [sys.executable, "-m", "copydesk.cli", "model", "quantize"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -79,13 +81,17 @@ def test_a_model_that_cannot_be_asked_is_offered_to_go_without_a_report(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["original"]
 
 
+async def ended(out: Path, source: Path, number: signal.Signals) -> int:
+    """Start it, send it a signal once it measures, and return its exit code."""
+    process = await asyncio.create_subprocess_exec(*COMMAND, str(source), "--out", str(out), env=ENVIRONMENT)
+    manifest = out.with_name(f".{out.name}.partial") / "copydesk-manifest.json"
+    await until(lambda: manifest.exists() or process.returncode is not None, timeout=120)
+    process.send_signal(number)
+    return await process.wait()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_ended_in_the_middle_it_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     source = write_tiny_model(tmp_path / "original")  # which writes long answers, and takes its time
-    with subprocess.Popen([*COMMAND, str(source), "--out", str(tmp_path / "out")], env=ENVIRONMENT) as process:
-        manifest = tmp_path / ".out.partial" / "copydesk-manifest.json"
-        while not manifest.exists():
-            assert process.poll() is None
-        process.send_signal(number)
-        assert process.wait() == 128 + number
+    assert asyncio.run(ended(tmp_path / "out", source, number)) == 128 + number
     assert [path.name for path in tmp_path.iterdir()] == ["original"]

@@ -31,7 +31,10 @@ from tests.unit.engine.steps import Described, described
 
 VOCABULARY, CONTEXT, SLOTS = 96, 64, 6
 EXTENT = Extent(SLOTS, CONTEXT, prefill_tokens=20, draft_tokens=24)
-ALL = buckets_for(EXTENT, 1 << 20)
+ANY = Extent(SLOTS, CONTEXT, prefill_tokens=72, draft_tokens=72)
+"""For steps that no scheduler plans: everybody drafts at once."""
+
+ALL = buckets_for(ANY, 1 << 20)
 
 
 @pytest.fixture(scope="module", params=["plain", "wide-heads"])
@@ -62,7 +65,7 @@ def padding(directory: Path, buckets: tuple[Bucket, ...] = ALL) -> BucketDevice:
     runner = opened(directory, spare=True)
     rng = random.Random(0)
     backend = ProcessorBackend(lambda: rng.choice((0, 0, 0, 1, 9)))
-    return BucketDevice(load_library(), runner, backend, EXTENT, buckets)
+    return BucketDevice(load_library(), runner, backend, ANY, buckets)
 
 
 @st.composite
@@ -82,7 +85,7 @@ def greedy_and_scores(arrays: Described, runs: Sequence[Run]) -> tuple[list[int]
     return arrays.chosen[greedy].tolist(), arrays.scores
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), few=st.booleans())
 def test_padded_steps_find_what_plain_ones_find(directory: Path, data: st.DataObject, few: bool) -> None:
     plain = TorchDevice(load_library(), opened(directory, spare=False))
@@ -94,10 +97,10 @@ def test_padded_steps_find_what_plain_ones_find(directory: Path, data: st.DataOb
         plain.compute(theirs.step)
         (chosen, scores), (wanted, wanted_scores) = (greedy_and_scores(arrays, runs) for arrays in (mine, theirs))
         assert chosen == wanted
-        np.testing.assert_allclose(scores, wanted_scores, atol=2e-5)
+        np.testing.assert_allclose(scores, wanted_scores, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), few=st.booleans())
 def test_a_step_may_begin_with_tokens_that_are_not_known_yet(
     directory: Path, data: st.DataObject, few: bool
@@ -202,7 +205,7 @@ def mixed_requests(directory: Path, rng: random.Random) -> list[GenerateTokens]:
     ],
     ids=["drafts", "no drafts", "few graphs", "inputs in Python", "few slots"],
 )
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_whatever_comes_and_goes_gets_the_same_answers(
     directory: Path, changes: dict[str, Any], seed: int
@@ -220,7 +223,7 @@ def test_whatever_comes_and_goes_gets_the_same_answers(
 
 
 def test_what_fails_is_kept_for_the_engine(directory: Path) -> None:
-    device = BucketDevice(load_library(), opened(directory, spare=True), ProcessorBackend(), EXTENT, ALL)
+    device = BucketDevice(load_library(), opened(directory, spare=True), ProcessorBackend(), ANY, ALL[:2])
     begin, finish = device.overlap()
     arrays = described([Run(0, 0, 0, [VOCABULARY], 1)], VOCABULARY)
     assert BEGIN(begin)(0, ctypes.pointer(arrays.step)) == 0, "it is put off, as on a GPU"

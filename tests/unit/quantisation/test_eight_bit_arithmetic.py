@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -28,11 +30,11 @@ _SCALE_ROUNDING = 2.0**-8
 """A bfloat16 scale may lie so far below the exact one, relatively; the largest weights are then cut."""
 
 
-def step(scheme: Scheme, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+def step(scheme: Scheme, scaled: NDArray[Any]) -> NDArray[Any]:
     """Half the distance between stored numbers around each: constant for integers, relative for FP8."""
     if scheme is Scheme.INT8:
         return np.full_like(scaled, 0.5)
-    return np.maximum(np.abs(scaled) * 2.0**-4, 2.0**-10)
+    return np.asarray(np.maximum(np.abs(scaled) * 2.0**-4, 2.0**-10))
 
 
 @given(WEIGHTS, SCHEMES, SCALES)

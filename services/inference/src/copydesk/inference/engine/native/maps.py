@@ -80,6 +80,8 @@ class Maps:
         """Whether the weight is computed with in FP8, as it is stored."""
         if self._fp8 is None or not isinstance(part.weight, QuantisedWeight):
             return False
+        if part.weight.values.dtype != torch.float8_e4m3fn:
+            return False
         outputs, inputs = part.weight.values.shape
         if self._fp8.takes(outputs, inputs):
             return True

@@ -6,12 +6,14 @@ import enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine.native.errors import InvalidOptionError
 from copydesk.inference.quantisation.scheme import Quantisation, Scheme
 
 if TYPE_CHECKING:
     import torch
 
+_log = get_logger(__name__)
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -57,6 +59,10 @@ def computes_fp8(precision: Precision, device: torch.device, quantisation: Quant
     """
     stored = quantisation is not None and quantisation.scheme is Scheme.FP8
     able = device.type == "cpu" or has_fp8(device)
+    if precision is Precision.AUTO and stored and not able:
+        _log.warning(
+            "gpu_has_no_fp8", device=str(device), computes="what the weights in FP8 stand for, in bfloat16"
+        )
     if precision is not Precision.FP8:
         return precision is Precision.AUTO and device.type != "cpu" and stored and able
     if not stored:
