@@ -11,6 +11,7 @@ from tests.integration.pod.running_pod import RunningPod, running_pod
 from tests.vllm.vllm_processes import wait_ready
 
 HOW = "set COPYDESK_TEST_VLLM_PYTHON to its interpreter; scripts/vllm-env.sh DIR makes an environment"
+CONTEXT = 2048
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +28,7 @@ def vllm_python() -> str:
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random, with heads of a size that vLLM's attention has, and of a context that a text does not fill soon."""
     directory = tmp_path_factory.mktemp("tiny")
-    return write_tiny_model(directory, seed=5, hidden=256, heads=4, kv_heads=2, context=1024)
+    return write_tiny_model(directory, seed=5, hidden=256, heads=4, kv_heads=2, context=CONTEXT)
 
 
 def vllm_pod(python: str, model: Path, log: Path, **settings: Any) -> AbstractContextManager[RunningPod]:
@@ -42,7 +43,7 @@ def vllm_pod(python: str, model: Path, log: Path, **settings: Any) -> AbstractCo
             "THREADS": 0,
             "SLOTS": 2,
             "QUEUE": 2,
-            "CONTEXT": 1024,
+            "CONTEXT": CONTEXT,
             # The machine may be short of time for anything while vLLM starts.
             "ANSWER_TIMEOUT_MS": 30_000,
             "DRAIN_TIMEOUT_MS": 120_000,
@@ -56,6 +57,6 @@ def vllm_pod(python: str, model: Path, log: Path, **settings: Any) -> AbstractCo
 def native_pod(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPod]:
     """The same model in the native engine."""
     log = tmp_path_factory.mktemp("native") / "log"
-    with running_pod(tiny_model, log, DTYPE="float32", CONTEXT=1024, SLOTS=2) as pod:
+    with running_pod(tiny_model, log, DTYPE="float32", CONTEXT=CONTEXT, SLOTS=2) as pod:
         wait_ready(pod)
         yield pod

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from copydesk.common.rpc import Channel, Response, Status
 from copydesk.common.tasks import GeneratedText, GenerateText, Stopped, TextPrompt, TokenPrompt
@@ -29,7 +30,9 @@ from tests.vllm.vllm_processes import called, end, group_of, times_ready, wait_r
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2000)]
 
 PROMPTS = ("The cat", "in the is on", "a" * 200, "He ask her a an the the the the the the", "\x00\N{SNOWMAN}", "!")
-LONG = GenerateText(TextPrompt("On and on:"), 1000, temperature=0.0, ignore_eos=True, stream=True)
+LONG = GenerateText(TextPrompt("On and on:"), 2000, temperature=1.0, seed=1, ignore_eos=True, stream=True)
+"""Drawn, so that no guess comes true: a random model's likeliest tokens soon repeat, and come by the dozen."""
+
 DEADLINE_MS = 300_000
 
 
@@ -182,10 +185,11 @@ async def test_more_than_may_wait_are_refused_with_a_time_to_come_back(pod: Runn
 
 async def test_a_killed_core_ends_the_engine_process_which_is_restarted(pod: RunningPod) -> None:
     channel = await connected(pod)
+    engine, ready = pod.pid("engine-0"), times_ready(pod)
+    core = called(engine, "EngineCore")
     request = Request(channel, LONG, deadline_ms=DEADLINE_MS)
     await request.began.wait()
-    engine, ready = pod.pid("engine-0"), times_ready(pod)
-    os.kill(called(engine, "EngineCore"), signal.SIGKILL)
+    os.kill(core, signal.SIGKILL)
     lost: Response = (await request.answered()).response
     assert fault(lost) == (Status.UNAVAILABLE, "engine_unavailable")
     await asyncio.to_thread(wait_ready, pod, ready + 1)
@@ -197,10 +201,10 @@ async def test_a_killed_core_ends_the_engine_process_which_is_restarted(pod: Run
 
 async def test_a_killed_engine_process_takes_all_of_vllm_along_and_is_restarted(pod: RunningPod) -> None:
     channel = await connected(pod)
-    request = Request(channel, LONG, deadline_ms=DEADLINE_MS)
-    await request.began.wait()
     engine, ready = pod.pid("engine-0"), times_ready(pod)
     assert len(group_of(engine)) >= 3
+    request = Request(channel, LONG, deadline_ms=DEADLINE_MS)
+    await request.began.wait()
     os.kill(engine, signal.SIGKILL)
     assert fault((await request.answered()).response) == (Status.UNAVAILABLE, "engine_unavailable")
     eventually("nothing of vLLM left", lambda: group_of(engine) == {}, timeout=30.0)
@@ -210,9 +214,9 @@ async def test_a_killed_engine_process_takes_all_of_vllm_along_and_is_restarted(
 
 async def test_a_pod_that_is_told_to_end_answers_first_and_leaves_nothing_behind(pod: RunningPod) -> None:
     channel = await connected(pod)
-    request = Request(channel, greedy("The end is near", 60), deadline_ms=DEADLINE_MS)
     engine = pod.pid("engine-0")
-    await pong_where(channel, lambda pong: pong.load.running == 1)
+    request = Request(channel, replace(LONG, max_tokens=500), deadline_ms=DEADLINE_MS)
+    await request.began.wait()
     assert await asyncio.to_thread(end, pod) == 0
     assert (await request.answered()).response.status is Status.OK
     assert pod.events("worker_drained")[-1]["complete"] is True

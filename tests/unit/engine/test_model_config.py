@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -116,4 +117,55 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     assert raised.value.path == tmp_path / "config.json"
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UnreadableModelError):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, value) for key in LLAMA if key != "architectures" for value in (0, -1, 10**30)),
+        ("num_hidden_layers", 10**9),
+        ("head_dim", 1 << 20),
+        ("rms_norm_eps", -1.0),
+        ("rope_theta", 0.0),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused_before_anything_is_made_of_them(
+    tmp_path: Path, key: str, value: float
+) -> None:
+    with pytest.raises(UnsupportedModelError) as error:
+        read(tmp_path, **{key: value})
+    assert error.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"factor": 0.0}, "factor"),
+        ({"low_freq_factor": 4.0}, "high_freq_factor"),
+        ({"original_max_position_embeddings": 0}, "original_max_position_embeddings"),
+    ],
+)
+def test_stretching_that_makes_no_rotations_is_refused(tmp_path: Path, changes: dict[str, Any], key: str) -> None:
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0} | changes
+    with pytest.raises(UnsupportedModelError) as error:
+        read(tmp_path, rope_scaling=scaling)
+    assert error.value.key == f"rope_scaling.{key}"
+
+
+def test_what_is_no_file_or_far_too_long_or_deep_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(UnreadableModelError, match="is no file"):
+        read_config(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UnreadableModelError, match="is no file"):
+        read_config(tmp_path)
+    path.unlink()
+    path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+    with pytest.raises(UnreadableModelError, match="recursion"):
+        read_config(tmp_path)
+    os.truncate(path, (16 << 20) + 1)
+    with pytest.raises(UnreadableModelError, match="bytes long"):
         read_config(tmp_path)

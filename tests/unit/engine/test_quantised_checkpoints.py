@@ -1,8 +1,10 @@
 """Checkpoints in 8 bits: both readers find the same numbers, and refuse what does not fit together."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from copydesk.inference.engine.native import MissingTensorError, TensorMismatchError
+from copydesk.inference.engine.native import MissingTensorError, TensorMismatchError, UnreadableModelError
 from copydesk.inference.engine.native.checkpoint import CheckpointReader, QuantisedWeight
 from copydesk.inference.engine.native.config import ModelConfig, read_config
 from copydesk.inference.engine.native.layout import Run
@@ -240,3 +242,20 @@ def scores(directory: Path, *, fp8: bool = False) -> torch.Tensor:
         fp8=fp8,
     )
     return runner.logits([Run(0, 0, 0, [5, 17, 3, 60, 9], 5)])[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data_offsets": [-100, 100]},
+        {"data_offsets": [-(2**70), -(2**70) + 200]},
+        {"shape": [2**70, 2**70]},
+    ],
+)
+def test_a_tensor_that_does_not_lie_in_its_file_is_refused_before_it_is_read(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    header = json.dumps({"x": {"dtype": "BF16", "shape": [100], "data_offsets": [0, 200]} | change}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * 200)
+    with pytest.raises(UnreadableModelError):
+        StoredTensors(tmp_path)

@@ -106,6 +106,16 @@ CASES: dict[str, tuple[Damage, type[CopydeskError], str]] = {
     "no weights": (lambda source: remove(source, WEIGHTS), UnreadableModelError, "No such file"),
     "no config": (lambda source: remove(source, "config.json"), UnreadableModelError, "No such file"),
     "broken config": (lambda s: (s / "config.json").write_text("{"), UnreadableModelError, "no JSON"),
+    "deep config": (
+        lambda s: (s / "config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000),
+        UnreadableModelError,
+        "recursion",
+    ),
+    "more layers than anything": (
+        with_config(num_hidden_layers=10**9),
+        UnsupportedModelError,
+        "num_hidden_layers",
+    ),
     "cut in the header": (cut(100), UnreadableModelError, "cut short: 100 bytes do not hold its header"),
     "cut at once": (cut(3), UnreadableModelError, "cut short: 3 bytes"),
     "cut at the end": (
@@ -182,6 +192,16 @@ def shard_pickled(shards: Path) -> None:
     (shards / "model.safetensors.index.json").write_text(index.replace("-1.safetensors", "-1.bin"))
 
 
+def shard_with_a_zero_byte(shards: Path) -> None:
+    index = (shards / "model.safetensors.index.json").read_text()
+    (shards / "model.safetensors.index.json").write_text(index.replace("model-1.", "model-1\\u0000."))
+
+
+def shard_that_is_a_pipe(shards: Path) -> None:
+    (shards / "model-1.safetensors").unlink()
+    os.mkfifo(shards / "model-1.safetensors")
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -189,6 +209,8 @@ def shard_pickled(shards: Path) -> None:
         (shard_without_a_tensor, "has no tensor"),
         (shard_elsewhere, "names a shard"),
         (shard_pickled, "names a shard"),
+        (shard_with_a_zero_byte, "null byte"),
+        (shard_that_is_a_pipe, "model-1.safetensors: is no file"),
         (lambda s: os.truncate(s / "model-2.safetensors", 5000), "model-2.safetensors: cut short"),
         (lambda s: (s / "model.safetensors.index.json").write_text("[]"), "index.json"),
     ],

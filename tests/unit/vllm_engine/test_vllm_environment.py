@@ -25,6 +25,7 @@ ALL = {
     "structlog": "26.1.0",
     "prometheus-client": "0.26.0",
     "setproctitle": "1.3.8",
+    "pyyaml": "6.0.4",
 }
 IMPORTS = """
 import ast, sys
@@ -90,7 +91,7 @@ def test_by_the_bridge_alone_the_engine_process_imports_no_more_than_is_checked(
         [sys.executable, "-c", IMPORTS], env=search_path({}, bridge), capture_output=True, text=True, check=True
     )
     imported, where = answer.stdout.splitlines()
-    owners = dict.fromkeys(("pydantic", "pydantic_core"), "pydantic-settings")  # which needs both
+    owners = dict.fromkeys(("pydantic", "pydantic_core"), "pydantic-settings") | {"yaml": "pyyaml"}
     assert {owners.get(name, name.replace("_", "-")) for name in imported.split()} == set(NEEDED) - {"vllm"}
     assert Path(where) == bridge
 

@@ -17,6 +17,7 @@ from copydesk.inference.engine.vllm.options import (
     read_config,
 )
 from copydesk.inference.engine.vllm.parameters import passes, require_drawable, sampling_parameters
+from copydesk.inference.quantisation.scheme import Quantisation, Scheme, WeightScale, quantisation_config
 from tests.fixtures.tiny_model import write_tiny_model
 
 LLAMA = {
@@ -154,6 +155,31 @@ def test_what_vllm_does_not_serve_is_told_by_its_name(options: VllmOptions, opti
         check_options(options, LLAMA)
     assert raised.value.option == option
     check_options(VllmOptions(device="cuda:0"), LLAMA)
+
+
+def in_8_bits(scheme: Scheme, scale: WeightScale) -> dict[str, Any]:
+    return {**LLAMA, "quantization_config": quantisation_config(Quantisation(scheme, scale, ("lm_head",)))}
+
+
+def test_fp8_of_one_scale_a_tensor_is_refused_on_a_cpu_alone() -> None:
+    config = in_8_bits(Scheme.FP8, WeightScale.TENSOR)
+    with pytest.raises(UnservedOptionError, match="one scale a tensor") as raised:
+        check_options(VllmOptions(), config)
+    assert raised.value.option == "device"
+    check_options(VllmOptions(device="cuda"), config)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        in_8_bits(Scheme.FP8, WeightScale.CHANNEL),
+        in_8_bits(Scheme.INT8, WeightScale.TENSOR),
+        {**LLAMA, "quantization_config": {"quant_method": "awq", "config_groups": 4}},
+        {**LLAMA, "quantization_config": None},
+    ],
+)
+def test_other_checkpoints_in_8_bits_are_left_to_vllm(config: dict[str, Any]) -> None:
+    check_options(VllmOptions(), config)
 
 
 def test_a_directory_without_a_model_is_told_by_its_file(tmp_path: Path) -> None:

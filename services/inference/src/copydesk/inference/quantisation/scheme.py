@@ -7,15 +7,18 @@ Format: https://github.com/vllm-project/compressed-tensors, `float-quantized` an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NoReturn
 
+from copydesk.inference.quantisation.expression import Expression
+
 _REGEX = "re:"
 _GROUP = "group_0"
+_MOST_EXPRESSIONS = 100
+_SHOWN = 200  # characters of one that is refused
 
 
 class Scheme(StrEnum):
@@ -56,13 +59,17 @@ class Quantisation:
         Names match whole, expressions from their beginning, as they do in compressed-tensors. Other modules than
         linear ones never are, whatever this says of their names.
         """
-        if module_name in self.ignore:
-            return False
-        return not any(pattern.match(module_name) for pattern in self._patterns)
+        return module_name not in self._names and not any(
+            expression.matches(module_name) for expression in self._expressions
+        )
 
     @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(entry.removeprefix(_REGEX)) for entry in self.ignore if entry.startswith(_REGEX))
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.ignore)
+
+    @cached_property
+    def _expressions(self) -> tuple[Expression, ...]:
+        return tuple(Expression(entry.removeprefix(_REGEX)) for entry in self.ignore if entry.startswith(_REGEX))
 
 
 def parse_quantisation(config_json: Mapping[str, Any]) -> Quantisation | None:
@@ -140,11 +147,14 @@ def _ignore(fields: Mapping[str, Any], where: str) -> tuple[str, ...]:
     entries = fields.get("ignore") or []
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
         _refuse(key, entries, "a list of names")
-    for entry in entries:
+    expressions = [entry for entry in entries if entry.startswith(_REGEX)]
+    if len(expressions) > _MOST_EXPRESSIONS:
+        _refuse(key, f"a list with {len(expressions)} expressions", f"{_MOST_EXPRESSIONS} at the most")
+    for entry in expressions:
         try:
-            re.compile(entry.removeprefix(_REGEX) if entry.startswith(_REGEX) else "")
-        except re.error as error:
-            _refuse(key, entry, f"a regular expression after re: ({error})", error)
+            Expression(entry.removeprefix(_REGEX))
+        except ValueError as error:
+            _refuse(key, entry[:_SHOWN], f"a regular expression after re: ({error})", error)
     return tuple(entries)
 
 

@@ -23,6 +23,7 @@ from copydesk.inference.engine.native.errors import (
     TensorMismatchError,
     UnreadableModelError,
 )
+from copydesk.inference.engine.native.files import read_settings, require_file
 from copydesk.inference.quantisation.errors import (
     AlreadyQuantisedError,
     NonFiniteWeightError,
@@ -159,10 +160,8 @@ def open_source(directory: Path) -> Source:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UnreadableModelError(path, error.strerror or str(error)) from error
-    except ValueError as error:
+        content = json.loads(read_settings(path))
+    except (ValueError, RecursionError) as error:
         raise UnreadableModelError(path, f"no JSON: {error}") from error
     if not isinstance(content, dict):
         raise UnreadableModelError(path, "no JSON object")
@@ -186,7 +185,7 @@ def _sharded_tensors(directory: Path) -> dict[str, SourceTensor]:
     index = directory / INDEX
     try:
         shard_of = msgspec.json.decode(index.read_bytes(), type=_Index).weight_map
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableModelError(index, str(error)) from error
     tensors: dict[str, SourceTensor] = {}
     for shard in sorted(set(shard_of.values())):
@@ -204,6 +203,7 @@ def _sharded_tensors(directory: Path) -> dict[str, SourceTensor]:
 
 
 def _read_header(path: Path) -> dict[str, SourceTensor]:
+    require_file(path)
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -215,7 +215,7 @@ def _read_header(path: Path) -> dict[str, SourceTensor]:
         entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in header.items()}
     except OSError as error:
         raise UnreadableModelError(path, error.strerror or str(error)) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableModelError(path, f"its header cannot be read: {error}") from error
     _check_extent(path, entries, size - 8 - length)
     return {

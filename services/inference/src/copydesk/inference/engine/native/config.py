@@ -7,6 +7,7 @@ Whatever else a configuration asks for is refused by name rather than ignored.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from copydesk.inference.engine.native.errors import UnreadableModelError, UnsupportedModelError
+from copydesk.inference.engine.native.files import read_settings
 from copydesk.inference.engine.native.rope import Rope, RopeKind
 
 if TYPE_CHECKING:
     from copydesk.inference.quantisation.scheme import Quantisation
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
+_MOST = {
+    "vocab_size": 1 << 24,
+    "hidden_size": 1 << 20,
+    "intermediate_size": 1 << 20,
+    "num_hidden_layers": 1 << 12,
+    "num_attention_heads": 1 << 16,
+    "num_key_value_heads": 1 << 16,
+    "head_dim": 1 << 16,
+    "max_position_embeddings": 1 << 30,
+}
+"""Far more than any model has: what is more is damaged, or meant to use up memory."""
+
 _MISTRAL_WINDOW = 4096  # what a Mistral configuration means when it does not say
 
 
@@ -98,10 +112,8 @@ def read_config(directory: Path) -> ModelConfig:
     """
     path = directory / "config.json"
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=_ConfigFile)
-    except OSError as error:
-        raise UnreadableModelError(path, error.strerror or str(error)) from error
-    except msgspec.MsgspecError as error:
+        file = msgspec.json.decode(read_settings(path), type=_ConfigFile)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableModelError(path, str(error)) from error
     architecture = _architecture(file)
     _refuse_unsupported(file)
@@ -133,6 +145,12 @@ def _architecture(file: _ConfigFile) -> str:
 
 
 def _refuse_unsupported(file: _ConfigFile) -> None:
+    for key, most in _MOST.items():
+        value = getattr(file, key)
+        if value is not None and not 1 <= value <= most:
+            raise UnsupportedModelError(key, value, f"1 to {most}")
+    if not 0 <= file.rms_norm_eps < 1:
+        raise UnsupportedModelError("rms_norm_eps", file.rms_norm_eps, "0 or more, and less than 1")
     if file.hidden_act != "silu":
         raise UnsupportedModelError("hidden_act", file.hidden_act, "silu")
     if file.partial_rotary_factor != 1.0:
@@ -178,7 +196,7 @@ def _rope(file: _ConfigFile) -> Rope:
         raise UnsupportedModelError("rope_scaling.rope_type", kind, "one of " + ", ".join(RopeKind))
     if fields.partial_rotary_factor != 1.0:
         raise UnsupportedModelError("rope_parameters.partial_rotary_factor", fields.partial_rotary_factor, "1.0")
-    return Rope(
+    rope = Rope(
         theta=file.rope_theta if fields.rope_theta is None else fields.rope_theta,
         kind=RopeKind(kind),
         factor=fields.factor,
@@ -186,3 +204,21 @@ def _rope(file: _ConfigFile) -> Rope:
         high_frequency_factor=fields.high_freq_factor,
         original_positions=fields.original_max_position_embeddings,
     )
+    _check_rope(rope)
+    return rope
+
+
+def _check_rope(rope: Rope) -> None:
+    """Without these there are rotations that are infinite or no number."""
+    if not (rope.theta > 0 and math.isfinite(rope.theta)):
+        raise UnsupportedModelError("rope_theta", rope.theta, "a number greater than zero")
+    if rope.kind is not RopeKind.DEFAULT and not (rope.factor > 0 and math.isfinite(rope.factor)):
+        raise UnsupportedModelError("rope_scaling.factor", rope.factor, "a number greater than zero")
+    low, high = rope.low_frequency_factor, rope.high_frequency_factor
+    if rope.kind is RopeKind.LLAMA3 and not 0 < low < high:
+        raise UnsupportedModelError("rope_scaling.high_freq_factor", high, f"more than low_freq_factor, {low}")
+    if rope.kind is RopeKind.LLAMA3 and not 0 < rope.original_positions <= _MOST["max_position_embeddings"]:
+        expected = "the length of sequences before stretching"
+        raise UnsupportedModelError(
+            "rope_scaling.original_max_position_embeddings", rope.original_positions, expected
+        )

@@ -6,6 +6,7 @@ The safetensors format: eight bytes of length, a JSON header, then the tensors' 
 
 from __future__ import annotations
 
+import math
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from copydesk.inference.engine.native.errors import (
     TensorMismatchError,
     UnreadableModelError,
 )
+from copydesk.inference.engine.native.files import require_file
 from copydesk.inference.engine.native.scales import (
     SCALE,
     WEIGHT,
@@ -127,9 +129,11 @@ class StoredTensors:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise UnreadableModelError(path, reason) from error
         for name, entry in _header(path, mapped).items():
-            first, last = (8 + _header_length(mapped) + offset for offset in entry.data_offsets)
-            size = int(np.prod(entry.shape, dtype=np.int64)) * _ITEM_BYTES.get(entry.dtype, 0)
-            if not first <= last <= len(mapped) or (entry.dtype in _ITEM_BYTES and last - first != size):
+            start = 8 + _header_length(mapped)
+            first, last = (start + offset for offset in entry.data_offsets)
+            size = math.prod(entry.shape) * _ITEM_BYTES.get(entry.dtype, 0)
+            # As many bytes are read as the shape says, wherever the tensor begins.
+            if not start <= first <= last <= len(mapped) or (entry.dtype in _ITEM_BYTES and last - first != size):
                 raise UnreadableModelError(path, f"tensor {name} does not lie within the file")
             self._tensors[name] = entry, mapped[first:last]
 
@@ -142,14 +146,16 @@ def checkpoint_files(directory: Path) -> list[Path]:
     """
     index = directory / _INDEX
     if not index.is_file():
+        require_file(directory / _SINGLE)
         return [directory / _SINGLE]
     try:
         names = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableModelError(index, str(error)) from error
     for name in names:
         if Path(name).name != name:
             raise UnreadableModelError(index, f"names a file outside the directory: {name!r}")
+        require_file(directory / name)
     return [directory / name for name in sorted(names)]
 
 
@@ -165,5 +171,5 @@ def _header(path: Path, mapped: NDArray[np.uint8]) -> dict[str, _Entry]:
         header = msgspec.json.decode(mapped[8 : 8 + length].tobytes(), type=dict[str, msgspec.Raw])
         header.pop("__metadata__", None)
         return {name: msgspec.json.decode(entry, type=_Entry) for name, entry in header.items()}
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableModelError(path, f"its header cannot be read: {error}") from error

@@ -26,6 +26,7 @@ NEEDED: Mapping[str, tuple[int, int]] = {
     "structlog": (24, 4),
     "prometheus-client": (0, 21),
     "setproctitle": (1, 3),
+    "pyyaml": (6, 0),
 }
 """What the engine process imports, with the least version: that of Copydesk's own packages, and for vLLM the one
 whose interface was tried."""

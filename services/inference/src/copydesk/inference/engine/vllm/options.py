@@ -88,6 +88,36 @@ def check_options(options: VllmOptions, config: Mapping[str, Any]) -> None:
     if isinstance(longest, int) and options.context > longest:
         expected = f"8 to {longest}, the model's longest sequence"
         raise UnservedOptionError("context", options.context, expected)
+    if options.is_cpu and _has_fp8_by_tensor(config):
+        expected = "cuda: on a CPU vLLM does not load FP8 of one scale a tensor, but of one a channel, and INT8"
+        raise UnservedOptionError("device", options.device, expected)
+
+
+def _has_fp8_by_tensor(config: Mapping[str, Any]) -> bool:
+    """Whether a compressed-tensors checkpoint shares scales so that vLLM rounds anew when it merges matrices.
+
+    Its builds for CPUs have no operator for that. Whatever else the configuration says is vLLM's to judge.
+    """
+    try:
+        quantisation = msgspec.convert(config.get("quantization_config") or {}, _Quantisation)
+    except msgspec.ValidationError:
+        return False
+    weights = [group.weights for group in quantisation.config_groups.values() if group.weights]
+    return any((each.type, each.num_bits, each.strategy) == ("float", 8, "tensor") for each in weights)
+
+
+class _Weights(msgspec.Struct):
+    type: str | None = None
+    num_bits: int | None = None
+    strategy: str | None = None
+
+
+class _Group(msgspec.Struct):
+    weights: _Weights | None = None
+
+
+class _Quantisation(msgspec.Struct):
+    config_groups: dict[str, _Group] = {}
 
 
 def engine_arguments(directory: Path, options: VllmOptions, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+"""Files of a model directory, which may come from anywhere: none is waited for, nor read without end."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from copydesk.inference.engine.native.errors import UnreadableModelError
+
+_LONGEST_CONFIG = 16 << 20  # bytes; those that exist have a few thousand
+
+
+def require_file(path: Path) -> None:
+    """Check that `path` can be opened without waiting for somebody else: that it is no pipe and no device.
+
+    Raises:
+        UnreadableModelError: it is one, is missing, or has a name that no file can have.
+    """
+    mode = _status(path)[0]
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # what is wrong with a directory is said when it is opened
+        raise UnreadableModelError(path, "is no file")
+
+
+def read_settings(path: Path) -> bytes:
+    """Return what a file such as `config.json` holds.
+
+    Raises:
+        UnreadableModelError: it is missing, no file, or far too long.
+    """
+    require_file(path)
+    size = _status(path)[1]
+    if size > _LONGEST_CONFIG:
+        raise UnreadableModelError(path, f"is {size} bytes long; expected {_LONGEST_CONFIG} at the most")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableModelError(path, error.strerror or str(error)) from error
+
+
+def _status(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # a ValueError is a name with a zero byte
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UnreadableModelError(path, reason) from error
+    return status.st_mode, status.st_size
