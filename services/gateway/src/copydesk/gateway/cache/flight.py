@@ -9,7 +9,7 @@ from copydesk.common.rpc import Priority
 from copydesk.common.telemetry import get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
-from copydesk.gateway.dispatch import Delivery, Dispatch, OnDone
+from copydesk.gateway.dispatch import Delivery, Handle, OnDone
 from copydesk.gateway.faults import ApiError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Flight:
         self.deadline = 0.0
         self._sentences = sentences
         self._waiters: dict[Waiter, None] = {}
-        self._dispatch: Dispatch | None = None
+        self._dispatch: Handle | None = None
         self._trace = tracing.here
 
     @property

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from copydesk.gateway.dispatch import Submits
 from copydesk.gateway.http.exchange import Exchange, Handler, header
 from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Form, Heading
 from copydesk.gateway.openai.run import Reply, Run
@@ -51,8 +52,11 @@ class Endpoint:
         settings = self._gateway.settings
         allowed_ms = parse_deadline(header(exchange, _DEADLINE), settings.deadline_ms, self._limits)
         job = self._parse(exchange.body, settings.model)
+        dispatcher: Submits = self._gateway.dispatcher
+        if self._gateway.rollout.split is not None and not job.stream:
+            dispatcher = self._gateway.rollout.dispatcher(exchange.headers, exchange.request_id)
         run = Run(
-            self._gateway.dispatcher,
+            dispatcher,
             job,
             self._reply(exchange, job),
             deadline=exchange.arrived + allowed_ms / 1000,

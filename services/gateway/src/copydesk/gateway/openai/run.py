@@ -11,7 +11,7 @@ from copydesk.common.rpc import Priority
 from copydesk.common.tasks import GeneratedText, TextChunk
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
-from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
+from copydesk.gateway.dispatch import Delivery, Handle, Submits
 from copydesk.gateway.faults import ApiError, PodRefusalError
 from copydesk.gateway.openai.forms import Ended
 from copydesk.gateway.openai.refusals import of_pod
@@ -50,7 +50,7 @@ class Run:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatcher: Submits,
         job: Job,
         reply: Reply,
         *,
@@ -67,7 +67,7 @@ class Run:
         self._concurrency = concurrency
         self._request_id = request_id
         self._next = 0
-        self._underway: dict[int, Dispatch] = {}
+        self._underway: dict[int, Handle] = {}
         self._done = False
 
     def start(self) -> None:
