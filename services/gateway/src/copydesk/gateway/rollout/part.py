@@ -120,7 +120,6 @@ class Rollout:
             return None
         plan = course.plan
         self._sequence += 1
-        split = course.split
         return RolloutReport(
             model=plan.model,
             gateway=self._gateway,
@@ -130,7 +129,7 @@ class Rollout:
             rollout=plan.rollout,
             epoch=plan.epoch,
             stage=plan.stage,
-            share=0.0 if split is None else split.share,
+            share=plan.share,
             in_force=course.in_force,
             baseline=rest_of(self._baseline.demand, self.count, plan.baseline, self._pods_of(plan.baseline)),
             candidate=self.count.totals(plan.candidate, self._pods_of(plan.candidate)),
