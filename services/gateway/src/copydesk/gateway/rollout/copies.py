@@ -177,11 +177,11 @@ class CopyingDispatcher:
         """Start one request, as whatever answers it would."""
 
         def done(outcome: Delivery | ApiError) -> None:
-            on_done(outcome)
             if isinstance(outcome, Delivery):
                 self._pairs.append(Pair(payload, outcome.payload))
-                if not self._held:
-                    self.release()
+            on_done(outcome)
+            if self._pairs and not self._held:
+                self.release()
 
         return self._live.submit(payload, deadline, done, priority=priority, on_chunk=on_chunk)
 
