@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copydesk.common.messages import RolloutPlan, RolloutReport, RolloutStage
+from copydesk.common.messages import EndpointState, LoadReport, RolloutPlan, RolloutReport, RolloutStage
 from copydesk.common.tasks import CorrectedSentence, Outcome
 from copydesk.gateway.correction import Correction
 from copydesk.gateway.faults import ApiError
@@ -25,7 +25,7 @@ from copydesk.gateway.service import Gateway
 from copydesk.gateway.settings import GatewaySettings
 from copydesk.routing import Draw, Split
 from tests.fixtures.fake_pod import DIGEST, MODEL, FakePod, corrected
-from tests.unit.gateway.conftest import Desk, eventually
+from tests.unit.gateway.conftest import Desk, eventually, snapshot
 from tests.unit.gateway.lane_rig import Rig, request
 from tests.unit.gateway.serving import served
 
@@ -282,6 +282,39 @@ async def test_with_nobody_else_left_the_withheld_version_answers(desk: Desk) ->
     await old.stop()
     await eventually(lambda: len(gateway.fleet.eligible) == 1)
     assert text_of(await corrected_by(gateway, "We go.")) == "WE GO."
+
+
+async def test_a_candidate_outside_the_aperture_is_connected_to(desk: Desk) -> None:
+    pods = [await desk.pod(f"old-{number}") for number in range(3)]
+    new = FakePod("new", answer=shouted)
+    new.digest = NEW
+    desk._stack.push_async_callback((await new.start()).stop)
+    gateway = await desk.gateway(aperture=2, identity="gateway-0")
+    gateway.fleet.apply(snapshot(*(pod.endpoint() for pod in (*pods, new))))
+    await eventually(lambda: len(gateway.fleet.eligible) == 2)
+    assert "new" not in {pod.id for pod in gateway.fleet.eligible}
+    gateway.rollout.hear(plan())
+    gateway.fleet.hear_report(load_of(new))
+    await eventually(lambda: gateway.fleet.spare)
+    assert text_of(await corrected_by(gateway, "We go.")) == "WE GO."
+
+
+def load_of(pod: FakePod) -> LoadReport:
+    return LoadReport(
+        model=MODEL,
+        pod=pod.name,
+        sequence=1,
+        sent_at=0.0,
+        started_at=1.0,
+        host="127.0.0.1",
+        port=pod.port,
+        state=EndpointState.READY,
+        running=0,
+        queued=0,
+        capacity=16,
+        step_ms=1.0,
+        digest=pod.digest,
+    )
 
 
 async def test_a_plan_that_is_not_renewed_expires(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

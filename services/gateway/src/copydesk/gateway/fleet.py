@@ -93,6 +93,7 @@ class Fleet:
         self._waiters: dict[object, Callable[[], None]] = {}
         self._reports: dict[str, tuple[float, int]] = {}
         self._ordinary: list[Pod] = []
+        self._weights: dict[str, str] = {}
         self._reviewed_at = self._resized_at = self._loop.time()
         self._reviewer = self._loop.call_later(REVIEW_SECONDS, self._on_tick)
 
@@ -107,9 +108,14 @@ class Fleet:
         return sum(pod.ledger.capacity for pod in (*self.near, *self.far))
 
     def withhold(self, digest: str) -> None:
-        """Give pods of these weights no work while others can take it; of "" none are withheld."""
+        """Give pods of these weights no work while others can take it; of "" none are withheld.
+
+        As many of them as the aperture has are connected to, beside those in it: of few among many it may have
+        none.
+        """
         if digest != self.withheld:
             self.withheld = digest
+            self._engage()
             self._refresh()
 
     def apply(self, snapshot: EndpointsSnapshot) -> None:
@@ -139,7 +145,13 @@ class Fleet:
         repeated report has a sequence that is not new.
         """
         pod = self.pods.get(report.pod)
-        if pod is None or not pod.connected or report.model != self.model:
+        if pod is None or report.model != self.model:
+            return
+        if self._weights.get(report.pod) != report.digest:
+            self._weights[report.pod] = report.digest
+            if report.digest and report.digest == self.withheld:
+                self._engage()
+        if not pod.connected:
             return
         started_at, sequence = self._reports.get(report.pod, (0.0, 0))
         if report.started_at == started_at and report.sequence <= sequence:
@@ -196,6 +208,7 @@ class Fleet:
             if endpoint is None or _address(endpoint) != _address(pod.endpoint):
                 self._retire(pod, RETIRE_SECONDS)
                 self._reports.pop(pod.id, None)
+                self._weights.pop(pod.id, None)
         for endpoint in wanted.values():
             known = self.pods.get(endpoint.id)
             if known is not None:
@@ -208,7 +221,7 @@ class Fleet:
 
     def _engage(self) -> None:
         """Connect to the pods of the aperture, and disconnect from others when they have answered."""
-        wanted = set(self._aperture(self.aperture_size))
+        wanted = {*self._aperture(self.aperture_size), *self._spare_aperture()}
         for pod in tuple(self.pods.values()):
             if pod.id in wanted:
                 pod.engage()
@@ -229,6 +242,17 @@ class Fleet:
     def _aperture(self, size: int) -> tuple[str, ...]:
         members = [Member(pod.id, pod.endpoint.zone) for pod in self.pods.values()]
         return aperture(self.balancing.identity, self.balancing.zone, members, size)
+
+    def _spare_aperture(self) -> tuple[str, ...]:
+        """Choose among the pods that are withheld, by what they have told everybody."""
+        if not self.withheld:
+            return ()
+        members = [
+            Member(pod.id, pod.endpoint.zone)
+            for pod in self.pods.values()
+            if self._weights.get(pod.id) == self.withheld
+        ]
+        return aperture(self.balancing.identity, self.balancing.zone, members, self.aperture_size)
 
     def _retire(self, pod: Pod, timeout: float) -> None:
         del self.pods[pod.id]
