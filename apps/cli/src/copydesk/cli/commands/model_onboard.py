@@ -279,7 +279,8 @@ def _show(profile: Profile, onboarded: Onboarded, out: Path, *, as_json: bool) -
         f"  report    {out / 'report.html'}",
         f"  profile   {path}",
         f"  run it    copydesk up --profile {shlex.quote(str(path))}",
-        f"  roll out  copydesk model rollout {shlex.quote(str(path))}",
+        f"  roll out  copydesk up --candidate {shlex.quote(str(path))}, and beside it:",
+        f"            copydesk model rollout --candidate {shlex.quote(str(path))}",
     ]
     terminal.write_line("\n".join(lines).encode())
 

@@ -93,7 +93,7 @@ def _found(request: SearchRequest, tell: Tell) -> Found:
     )
     ledger = Ledger(request.state or default_state(subject, ground))
     if request.anew:
-        ledger.forget({f"plan {plan.name}" for plan in choice.plans} | {"speed"})
+        ledger.forget({"plan", "speed"})
     return hold_search(subject, ground, choice, options, ledger, tell, request.rounds, request.sentences)
 
 

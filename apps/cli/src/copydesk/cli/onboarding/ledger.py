@@ -6,6 +6,7 @@ Each step is kept with a digest of all that it depends on. A step whose inputs h
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,10 +78,12 @@ class Ledger:
         raw = msgspec.Raw(msgspec.json.encode(result))
         self._write({**self._steps, name: Step(inputs=inputs, result=raw, seconds=seconds)})
 
-    def forget(self, names: set[str]) -> None:
-        """Have these steps done again; raises `LedgerError`."""
-        if names & self._steps.keys():
-            self._write({name: step for name, step in self._steps.items() if name not in names})
+    def forget(self, beginnings: Iterable[str]) -> None:
+        """Have the steps whose names begin with one of these words done again; raises `LedgerError`."""
+        words = set(beginnings)
+        left = {name: step for name, step in self._steps.items() if name.split(" ")[0] not in words}
+        if left.keys() != self._steps.keys():
+            self._write(left)
 
     def _write(self, steps: dict[str, Step]) -> None:
         content = msgspec.json.format(msgspec.json.encode(Content(steps=steps)), indent=1)

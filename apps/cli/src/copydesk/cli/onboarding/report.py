@@ -181,8 +181,8 @@ def _capacity(profile: Profile, onboarded: Onboarded, certificate: Certificate |
         f"<p>One pod holds R* = {held.max_rate:.3g} requests/s (95 % interval {low:.3g} to {upper}), with "
         f"C* = {held.concurrency:.3g} in flight. In quiet times the autoscaler loads a pod with "
         f"{held.target_concurrency:.3g} in flight ({held.target_concurrency / held.concurrency:.0%} of C*), at "
-        f"which it makes {each:.3g} requests/s. So the pods for X requests/s are X / {each:.3g}, rounded up; one more "
-        "lets a pod fail without anybody noticing.</p>"
+        f"which it makes {each:.3g} requests/s. So the pods for X requests/s are X / {each:.3g}, rounded up; one "
+        "more lets a pod fail without anybody noticing.</p>"
         f"{rough if onboarded.certified.rough else ''}{_sizes(held, each)}{figure}"
     )
 
@@ -208,7 +208,7 @@ def risks(onboarded: Onboarded, facts: Facts, certificate: Certificate | None) -
             f"against {result.gleu_unchanged:.2f}): being no worse than the original says little then"
         )
     if onboarded.found is not None and len(onboarded.found.tried) > 2:
-        yield "several plans were judged on the same sentences and the best was taken: its figures flatter it a bit"
+        yield "several plans were judged on the same sentences and the best was taken: that flatters its figures"
     if certificate is not None and certificate.bounded_by != "fleet":
         yield "the fleet may hold more than the certificate says: its search was bounded by something else"
     high = certificate.interval.high if certificate is not None else None
@@ -231,10 +231,13 @@ def not_measured(onboarded: Onboarded, facts: Facts) -> Iterator[str]:
 
 
 def _next(facts: Facts) -> str:
-    commands = f"copydesk up --profile {facts.profile}\ncopydesk model rollout {facts.profile}"
+    commands = (
+        f"copydesk up --profile {facts.profile}\n\n"
+        f"copydesk up --candidate {facts.profile}\ncopydesk model rollout --candidate {facts.profile}"
+    )
     return (
-        "<h2>How to go on</h2><p>The first runs it here. The second puts it beside a model that serves: first it "
-        "sees a copy of the traffic, then a growing share.</p>"
+        "<h2>How to go on</h2><p>The first runs it here. The others put it beside the model that serves: it sees "
+        "a copy of the traffic at first, then a growing share.</p>"
         f"<pre>{escape(commands)}</pre>"
     )
 
@@ -258,7 +261,7 @@ def _details(profile: Profile, onboarded: Onboarded, facts: Facts) -> str:
 def _list(title: str, items: Sequence[str]) -> str:
     if not items:
         return ""
-    lines = "".join(f"<li>{escape(item[:1].upper() + item[1:])}.</li>" for item in items)
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items)
     return f"<h2>{escape(title)}</h2><ul>{lines}</ul>"
 
 

@@ -270,8 +270,9 @@ def _gated(tools: Tools, plan: Plan, made: Made) -> EvaluationResult:
 
 
 def forgotten_from(stage: str) -> set[str]:
-    """Return the stages that are to be done again when one is."""
-    return set(STAGES[STAGES.index(stage) :])
+    """Return the stages that are to be done again when one is, and the steps of a search among them."""
+    again = set(STAGES[STAGES.index(stage) :])
+    return again | {"plan", "speed"} if SEARCH in again else again
 
 
 def certificate_path(out: Path) -> Path:
