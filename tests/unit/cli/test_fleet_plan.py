@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from copydesk.autoscaler.settings import AutoscalerSettings
 from copydesk.cli.fleet.plan import (
+    Candidate,
     FleetOptions,
     Role,
     Scaling,
@@ -119,3 +120,18 @@ def test_the_autoscalers_settings_are_there_as_they_are_named() -> None:
 @given(st.text(min_size=1, max_size=80).filter(lambda name: "/" not in name and "\0" not in name))
 def test_any_directory_gives_a_name_that_a_subject_takes(name: str) -> None:
     assert subject_token(model_name(Path("/models") / name))
+
+
+def test_pods_of_another_version_run_beside_the_others_under_the_same_name() -> None:
+    candidate = Candidate(Path("/models/new"), 2, Path("/models/new.yaml"))
+    options = replace(OPTIONS, candidate=candidate, profile=Path("/models/old.yaml"))
+    specs = {spec.name: spec for spec in plan_fleet(options)}
+    assert list(specs) == ["nats", "eds", "pod-1", "pod-2", "candidate-1", "candidate-2", "gateway"]
+    old, new = specs["pod-2"], specs["candidate-2"]
+    assert new.env["COPYDESK_INFERENCE_MODEL"] == old.env["COPYDESK_INFERENCE_MODEL"] == "gec-en"
+    assert new.env["COPYDESK_INFERENCE_MODEL_DIR"] == "/models/new"
+    assert new.env["COPYDESK_INFERENCE_PROFILE"] == "/models/new.yaml"
+    assert old.env["COPYDESK_INFERENCE_MODEL_DIR"] == "/models/gec-en"
+    assert old.env["COPYDESK_INFERENCE_PROFILE"] == "/models/old.yaml"
+    assert new.env["COPYDESK_INFERENCE_THREADS"] == old.env["COPYDESK_INFERENCE_THREADS"] == "2"
+    assert (old.vital, new.vital) == (Vital.ALWAYS, Vital.AT_FIRST)

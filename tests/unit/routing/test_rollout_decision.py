@@ -48,8 +48,8 @@ states = st.builds(
 )
 
 
-def share(step: int = 0, **mark: Service) -> State:
-    return State(Stage.SHARE, 0.0, step, Evidence(**mark))
+def share(step: int = 0) -> State:
+    return State(Stage.SHARE, 0.0, step)
 
 
 def test_enough_agreement_gives_the_first_share() -> None:

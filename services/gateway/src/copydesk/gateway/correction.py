@@ -18,8 +18,9 @@ from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.common.telemetry import get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
-from copydesk.gateway.dispatch import Delivery, Handle, Submits
+from copydesk.gateway.dispatch import Delivery
 from copydesk.gateway.faults import ApiError
+from copydesk.gateway.submits import Handle, Submits
 from copydesk.text import Edit, Segment, apply, correct_segments, segments
 
 NOTHING_TO_CORRECT = "nothing_to_correct"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import msgspec
 
@@ -66,48 +65,6 @@ class Delivery(msgspec.Struct, frozen=True):
 
 OnDone = Callable[[Delivery | ApiError], None]
 OnChunk = Callable[[msgspec.Raw], None]
-
-
-class Handle(Protocol):
-    """A request that was submitted."""
-
-    def cancel(self) -> None:
-        """Give it up; nothing is told of it any more."""
-
-
-class Weighed(Protocol):
-    """Pods that run the same weights."""
-
-    @property
-    def digest(self) -> str:
-        """Which weights these are, as far as is known."""
-
-
-class Submits(Protocol):
-    """What has requests answered: the dispatcher, or who stands before it and keeps its promises."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that it works on."""
-
-    @property
-    def fleet(self) -> Weighed:
-        """Who answers."""
-
-    @property
-    def demand(self) -> Demand:
-        """Where requests are counted."""
-
-    def submit(
-        self,
-        payload: bytes,
-        deadline: float,
-        on_done: OnDone,
-        *,
-        priority: Priority = Priority.INTERACTIVE,
-        on_chunk: OnChunk | None = None,
-    ) -> Handle:
-        """Start one request: see `Dispatcher.submit`."""
 
 
 class Dispatcher:

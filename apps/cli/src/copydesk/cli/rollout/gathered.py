@@ -118,9 +118,10 @@ class Gathered:
         return total
 
     def follow(self, stage: str) -> bool:
-        """Whether every gateway that is heard says that it is in this stage of ours."""
+        """Whether every gateway that is heard says that this stage of ours holds there."""
         return bool(self._runs) and all(
-            run.last.stage == stage and run.last.epoch == self._epoch for run in self._runs.values()
+            run.last.stage == stage and run.last.epoch == self._epoch and run.last.in_force
+            for run in self._runs.values()
         )
 
     def evidence(self, slo_ms: float, *, baselines: int, candidates: int, now: float) -> Evidence:

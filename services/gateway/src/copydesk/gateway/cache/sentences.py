@@ -19,8 +19,9 @@ from copydesk.gateway.cache.key import cache_key
 from copydesk.gateway.cache.memory import MemoryCache
 from copydesk.gateway.cache.shared import RedisCache
 from copydesk.gateway.demand import Demand
-from copydesk.gateway.dispatch import Delivery, Handle, OnChunk, OnDone, Submits
+from copydesk.gateway.dispatch import Delivery, OnChunk, OnDone
 from copydesk.gateway.metrics import Family
+from copydesk.gateway.submits import Handle, Submits
 
 _decode = msgspec.msgpack.Decoder(CorrectedSentence).decode
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from copydesk.gateway.dispatch import Submits
 from copydesk.gateway.http.exchange import Exchange, Handler, header
 from copydesk.gateway.openai.forms import ChatForm, CompletionForm, Form, Heading
 from copydesk.gateway.openai.run import Reply, Run
@@ -15,6 +14,7 @@ from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
 from copydesk.gateway.openai.whole import WholeReply
 from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.service import Gateway
+from copydesk.gateway.submits import Submits
 from copydesk.gateway.validation import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,

@@ -11,11 +11,12 @@ from copydesk.common.rpc import Priority
 from copydesk.common.tasks import GeneratedText, TextChunk
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
-from copydesk.gateway.dispatch import Delivery, Handle, Submits
+from copydesk.gateway.dispatch import Delivery
 from copydesk.gateway.faults import ApiError, PodRefusalError
 from copydesk.gateway.openai.forms import Ended
 from copydesk.gateway.openai.refusals import of_pod
 from copydesk.gateway.openai.validation import Job
+from copydesk.gateway.submits import Handle, Submits
 
 _decode_text = msgspec.msgpack.Decoder(GeneratedText).decode
 _decode_chunk = msgspec.msgpack.Decoder(TextChunk).decode

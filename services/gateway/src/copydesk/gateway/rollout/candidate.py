@@ -20,7 +20,6 @@ from copydesk.gateway.dispatch import (
     SENTENCE,
     Delivery,
     Dispatcher,
-    Handle,
     OnChunk,
     OnDone,
     settle_fault,
@@ -29,6 +28,7 @@ from copydesk.gateway.faults import ApiError, PodRefusalError
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rollout.versions import CandidateCount
+from copydesk.gateway.submits import Handle
 from copydesk.routing import Ending, choose
 
 if TYPE_CHECKING:

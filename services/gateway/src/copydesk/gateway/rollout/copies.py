@@ -23,11 +23,8 @@ from copydesk.gateway.dispatch import (
     NO_FAULT,
     SENTENCE,
     Delivery,
-    Handle,
     OnChunk,
     OnDone,
-    Submits,
-    Weighed,
     settle_fault,
 )
 from copydesk.gateway.faults import ApiError
@@ -35,6 +32,7 @@ from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rollout.candidate import CandidatePods
 from copydesk.gateway.rollout.versions import Comparison
+from copydesk.gateway.submits import Handle, Submits, Weighed
 from copydesk.routing import Ending
 
 AFTER_SECONDS = 0.02

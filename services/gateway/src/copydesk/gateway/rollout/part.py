@@ -11,12 +11,13 @@ from copydesk.common.messages import RolloutPlan, RolloutReport
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway.cache import SharedSentences
 from copydesk.gateway.correction import Corrector
-from copydesk.gateway.dispatch import Dispatcher, Submits
+from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.metrics import Family
 from copydesk.gateway.rollout.candidate import CandidateDispatcher, CandidatePods
 from copydesk.gateway.rollout.copies import Copies, CopyingCorrector, CopyingDispatcher
 from copydesk.gateway.rollout.following import Course, Following
 from copydesk.gateway.rollout.versions import CandidateCount, Comparison, rest_of
+from copydesk.gateway.submits import Submits
 from copydesk.gateway.validation import SESSION_HEADER
 from copydesk.routing import Draw, Split
 
