@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from copydesk.autoscaler.settings import AutoscalerSettings
 from copydesk.cli.fleet.plan import (
+    Candidate,
     FleetOptions,
     Role,
     Scaling,
@@ -125,3 +126,18 @@ def test_what_computes_is_said_to_every_pod_or_left_to_the_environment() -> None
     assert "COPYDESK_INFERENCE_ENGINE" not in plan_pod(OPTIONS, "pod-1").env
     chosen = plan_pod(replace(OPTIONS, engine="vllm"), "pod-1")
     assert chosen.env["COPYDESK_INFERENCE_ENGINE"] == "vllm"
+
+
+def test_pods_of_another_version_run_beside_the_others_under_the_same_name() -> None:
+    candidate = Candidate(Path("/models/new"), 2, Path("/models/new.yaml"))
+    options = replace(OPTIONS, candidate=candidate, profile=Path("/models/old.yaml"))
+    specs = {spec.name: spec for spec in plan_fleet(options)}
+    assert list(specs) == ["nats", "eds", "pod-1", "pod-2", "candidate-1", "candidate-2", "gateway"]
+    old, new = specs["pod-2"], specs["candidate-2"]
+    assert new.env["COPYDESK_INFERENCE_MODEL"] == old.env["COPYDESK_INFERENCE_MODEL"] == "gec-en"
+    assert new.env["COPYDESK_INFERENCE_MODEL_DIR"] == "/models/new"
+    assert new.env["COPYDESK_INFERENCE_PROFILE"] == "/models/new.yaml"
+    assert old.env["COPYDESK_INFERENCE_MODEL_DIR"] == "/models/gec-en"
+    assert old.env["COPYDESK_INFERENCE_PROFILE"] == "/models/old.yaml"
+    assert new.env["COPYDESK_INFERENCE_THREADS"] == old.env["COPYDESK_INFERENCE_THREADS"] == "2"
+    assert (old.vital, new.vital) == (Vital.ALWAYS, Vital.AT_FIRST)

@@ -130,6 +130,16 @@ def up(
             metavar="FILE", help="Run what a model profile says: model, engine settings, autoscaler's target."
         ),
     ] = None,
+    candidate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="Another version, by directory or profile, for copydesk model rollout to choose between.",
+        ),
+    ] = None,
+    candidate_pods: Annotated[
+        int, typer.Option(min=1, max=256, metavar="N", help="How many pods run that version, beside the others.")
+    ] = 1,
     port: Annotated[
         int, typer.Option(min=1, max=65535, metavar="PORT", help="Where the gateway listens on 127.0.0.1.")
     ] = 8080,
@@ -172,6 +182,8 @@ def up(
 
       copydesk up --profile my-llama.yaml --autoscale 1:4
 
+      copydesk up --candidate ~/models/new
+
       copydesk up --json | jq -r .event
     """
     from copydesk.cli.commands.up import UpRequest
@@ -180,6 +192,8 @@ def up(
     if profile is not None and model is not None:
         raise typer.BadParameter("it says which model, and --model does too", param_hint="--profile")
     scaling = _scaling(pods, autoscale, certificate)
+    if candidate is not None and scaling is not None:
+        raise typer.BadParameter("it is for a fleet that keeps its size", param_hint="--candidate")
     shown = (sys.stdout.isatty() and not json) if show is None else show
     request = UpRequest(
         pods or 2,
@@ -192,6 +206,8 @@ def up(
         scaling=scaling,
         engine=engine.value if engine else "",
         profile=profile,
+        candidate=candidate,
+        candidate_pods=candidate_pods,
     )
     raise typer.Exit(run_up(request))
 

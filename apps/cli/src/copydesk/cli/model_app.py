@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from copydesk.cli import evaluating, quantising
+from copydesk.cli import evaluating, onboarding_app, quantising, rolling_out
 
 model_app = typer.Typer(help="Models: prepare, check and try them.", no_args_is_help=True)
 
@@ -117,3 +117,5 @@ def correct(
 
 evaluating.add_to(model_app)
 quantising.add_to(model_app)
+onboarding_app.add_to(model_app)
+rolling_out.add_to(model_app)

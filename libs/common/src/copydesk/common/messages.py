@@ -181,6 +181,96 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = 0
 
 
+class RolloutStage(enum.StrEnum):
+    """How far a rollout has come; in the last three it says nothing that would have to be watched."""
+
+    SHADOW = "shadow"
+    SHARE = "share"
+    FINISHED = "finished"
+    ROLLED_BACK = "rolled_back"
+    PAUSED = "paused"
+
+
+class RolloutPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of two versions of a model answers what; whoever controls the rollout says it every second.
+
+    `baseline` and `candidate` are the digests that pods report. `share` of the requests are answered by the
+    candidate, `shadow_share` of the others are copied to it. `epoch` grows with each new controller (its start, in
+    Unix milliseconds), `sequence` with each message: a gateway keeps the newest pair. One that hears nothing for
+    `expires_after_s` seconds while the stage is shadow or share has the baseline answer everything.
+    """
+
+    model: str
+    rollout: str
+    epoch: int
+    sequence: int
+    sent_at: float
+    stage: RolloutStage
+    baseline: str
+    candidate: str
+    share: float = 0.0
+    shadow_share: float = 0.0
+    expires_after_s: float = 15.0
+
+
+class VersionTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the requests to the pods of one version.
+
+    `requests` were answered, `failures` ended with an error that is not the client's, also where another version
+    has answered then, `refused` found no room in time. `counts` are the answered by `LATENCY_BOUNDS_MS`, as in
+    `Latency`, `total_s` their latency added up. `pods` can take work at this moment.
+    """
+
+    digest: str
+    pods: int = 0
+    requests: int = 0
+    failures: int = 0
+    refused: int = 0
+    counts: tuple[int, ...] = ()
+    total_s: float = 0.0
+
+
+class ComparedTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the copies: how the candidate's answers compare with those that clients got.
+
+    Of the `compared`, both versions gave the `same` answer, or both changed the text differently, or only one of
+    them changed it. `failed` and `timeouts` brought no answer to compare, `dropped` were not sent, since the
+    candidate was busy. `likeness` is a sum: of the share of words that the two answers have in common.
+    """
+
+    compared: int = 0
+    same: int = 0
+    both_changed: int = 0
+    only_candidate: int = 0
+    only_baseline: int = 0
+    failed: int = 0
+    timeouts: int = 0
+    dropped: int = 0
+    likeness: float = 0.0
+
+
+class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway says every second of a rollout: which plan it follows, and totals since `started_at`.
+
+    `in_force` is false while the plan has expired there. `started_at`, in Unix seconds, is when this run of the
+    gateway began; what is `compared` counts for this `rollout` alone.
+    """
+
+    model: str
+    gateway: str
+    sequence: int
+    sent_at: float
+    started_at: float
+    rollout: str
+    epoch: int
+    stage: RolloutStage
+    share: float
+    in_force: bool
+    baseline: VersionTotals
+    candidate: VersionTotals
+    compared: ComparedTotals
+
+
 class BlocksReport(msgspec.Struct, frozen=True, kw_only=True):
     """Which sectors of a lazily loaded image a node has cached, and where it serves them.
 
@@ -241,3 +331,14 @@ def replicas_subject(model: str) -> str:
 def blocks_subject(image: str) -> str:
     """Where nodes say what they have of `image` (a digest's hexadecimal digits); `*` subscribes to every image."""
     return f"{SUBJECT_ROOT}.blocks.{image if image == '*' else subject_token(image)}"
+
+
+def rollout_subject(model: str) -> str:
+    """Where the controller of a rollout of `model` says what holds; `*` subscribes to every model."""
+    return f"{SUBJECT_ROOT}.rollout.{model if model == '*' else subject_token(model)}"
+
+
+def rollout_report_subject(model: str, gateway: str) -> str:
+    """Where `gateway` tells how the versions of `model` do; `*` for either subscribes to all."""
+    parts = (part if part == "*" else subject_token(part) for part in (model, gateway))
+    return ".".join((SUBJECT_ROOT, "rollout-report", *parts))

@@ -7,18 +7,26 @@ from copydesk.routing.choice import Candidate, choose, choose_near
 from copydesk.routing.freshness import Held, Verdict, hear, judge
 from copydesk.routing.ledger import Ending, HeardLoad, Ledger, LedgerRules, Ticket
 from copydesk.routing.outlier import Conduct, Ejection, OutlierRules, Outliers, Reason, Verdicts, usable
+from copydesk.routing.proportion import Interval, difference, wilson
 from copydesk.routing.quantile import Quantiles
+from copydesk.routing.rollout import Agreement, Decision, Evidence, Policy, Service, Stage, State, decide
 from copydesk.routing.score import Standing, better
+from copydesk.routing.split import Draw, Split
 from copydesk.routing.warmth import warmth
 
 __all__ = [
     "AdmissionQueue",
+    "Agreement",
     "Candidate",
     "Conduct",
+    "Decision",
+    "Draw",
     "Ejection",
     "Ending",
+    "Evidence",
     "HeardLoad",
     "Held",
+    "Interval",
     "Ledger",
     "LedgerRules",
     "Member",
@@ -26,11 +34,16 @@ __all__ = [
     "Outliers",
     "Pace",
     "PaceMeter",
+    "Policy",
     "Quantiles",
     "Reason",
     "Refusal",
     "RetryBudget",
+    "Service",
+    "Split",
+    "Stage",
     "Standing",
+    "State",
     "Ticket",
     "Verdict",
     "Verdicts",
@@ -39,10 +52,13 @@ __all__ = [
     "better",
     "choose",
     "choose_near",
+    "decide",
+    "difference",
     "hear",
     "judge",
     "resize",
     "retry_after",
     "usable",
     "warmth",
+    "wilson",
 ]

@@ -18,9 +18,9 @@ from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.common.telemetry import get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
-from copydesk.gateway.cache import Remembered, SharedSentences, Waiter
-from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
+from copydesk.gateway.dispatch import Delivery
 from copydesk.gateway.faults import ApiError
+from copydesk.gateway.submits import Handle, Submits
 from copydesk.text import Edit, Segment, apply, correct_segments, segments
 
 NOTHING_TO_CORRECT = "nothing_to_correct"
@@ -100,7 +100,7 @@ class Corrector:
     `concurrency` is the most sentences of one request in flight; `max_characters` is where a sentence is cut.
     """
 
-    def __init__(self, dispatcher: Dispatcher | SharedSentences, *, concurrency: int, max_characters: int) -> None:
+    def __init__(self, dispatcher: Submits, *, concurrency: int, max_characters: int) -> None:
         self.dispatcher = dispatcher
         self.concurrency = concurrency
         self.max_characters = max_characters
@@ -144,7 +144,7 @@ class CorrectionRun:
         self._all_cut = False
         self._jobs: list[tuple[_Text, int]] = []
         self._next = 0
-        self._underway: dict[int, Dispatch | Waiter | Remembered] = {}
+        self._underway: dict[int, Handle] = {}
         self._done = False
         self._digest = ""
         self._prompt_tokens = 0

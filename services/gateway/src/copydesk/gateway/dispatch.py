@@ -38,7 +38,7 @@ _SAID_HERE = frozenset({"connection_lost", "deadline_exceeded"})
 SHORTEST_BREAK, LONGEST_BREAK = 0.1, 1.0
 """For how many seconds a pod that was full counts as full, at least and at most, whatever it says itself."""
 
-_NO_FAULT = Fault("unknown", "no reason given")
+NO_FAULT = Fault("unknown", "no reason given")
 
 _ENDINGS = {
     Status.OVERLOADED: Ending.REFUSED,
@@ -51,7 +51,7 @@ _ENDINGS = {
 _ELSEWHERE = frozenset({Status.UNAVAILABLE, Status.OVERLOADED, Status.INTERNAL})
 """What one pod says that another may not say."""
 
-_SENTENCE = msgspec.msgpack.encode(CorrectSentence(""))[:-1]
+SENTENCE = msgspec.msgpack.encode(CorrectSentence(""))[:-1]
 """How the payload of a sentence to correct begins. These are much of a length: how long one takes says
 something of its pod. How long a text takes to write is up to the text."""
 
@@ -183,7 +183,7 @@ class Dispatch:
         self._on_done = on_done
         self._priority = priority
         self._on_chunk = on_chunk
-        self._timed = payload.startswith(_SENTENCE)
+        self._timed = payload.startswith(SENTENCE)
         self._done = self._entered = self._streaming = self._queued = False
         self._attempts: list[Attempt] = []
         self._tried: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ class Dispatch:
                 dispatcher.fleet.health.observe((now - attempt.started_at) * 1000.0)
             self._finish(Delivery(response.payload, attempt.digest))
         else:
-            self._on_fault(attempt, response, response.fault or _NO_FAULT, now)
+            self._on_fault(attempt, response, response.fault or NO_FAULT, now)
 
     def on_part(self, attempt: Attempt, part: msgspec.Raw) -> None:
         """A part of the answer: from now on no other pod will do."""
@@ -377,17 +377,8 @@ class Dispatch:
             self._hedge = None
 
     def _on_fault(self, attempt: Attempt, response: Response, fault: Fault, now: float) -> None:
-        pod, status = attempt.pod, response.status
-        if fault.code not in _SAID_HERE:
-            pod.hear(response.load, now)
-        draining = fault.code == "draining"
-        attempt.close(Ending.REFUSED if draining else _ENDINGS.get(status, Ending.FAILED), now)
-        self._last = _error(status, fault)
-        if status is Status.UNAVAILABLE and fault.code not in _TOLD_BY_THE_CHANNEL:
-            pod.doubt()
-        if status is Status.OVERLOADED:
-            pod.ledger.refused(now + min(max(fault.retry_after_ms / 1000.0, SHORTEST_BREAK), LONGEST_BREAK))
-        self._dispatcher.fleet.on_failure(pod)
+        status = response.status
+        self._last = settle_fault(attempt, response, fault, self._dispatcher.fleet, now)
         if status not in _ELSEWHERE:
             self._finish(self._last)
         elif not self._attempts:
@@ -449,6 +440,21 @@ class Dispatch:
             gate.leave()
         else:
             gate.withdraw(self)
+
+
+def settle_fault(attempt: Attempt, response: Response, fault: Fault, fleet: Fleet, now: float) -> ApiError:
+    """End a try that has failed: book it with its pod; return the error that it is for a client."""
+    pod, status = attempt.pod, response.status
+    if fault.code not in _SAID_HERE:
+        pod.hear(response.load, now)
+    draining = fault.code == "draining"
+    attempt.close(Ending.REFUSED if draining else _ENDINGS.get(status, Ending.FAILED), now)
+    if status is Status.UNAVAILABLE and fault.code not in _TOLD_BY_THE_CHANNEL:
+        pod.doubt()
+    if status is Status.OVERLOADED:
+        pod.ledger.refused(now + min(max(fault.retry_after_ms / 1000.0, SHORTEST_BREAK), LONGEST_BREAK))
+    fleet.on_failure(pod)
+    return _error(status, fault)
 
 
 def _error(status: Status, fault: Fault) -> ApiError:

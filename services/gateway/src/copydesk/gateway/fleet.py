@@ -59,6 +59,8 @@ class Fleet:
     from: not ejected, unless that is `panic`, in this gateway's zone and not. `allowance` is how many requests
     this gateway may have at pods. `on_refresh` is called whenever any of this may have changed. `new_ledger` makes
     the account of a new pod; `open_port`, set before there are pods, shares connections with an express lane.
+
+    Pods of the weights that are `withheld` are `spare`: none of those to choose from, while there are others.
     """
 
     def __init__(
@@ -78,6 +80,8 @@ class Fleet:
         self.allowance = 0
         self.aperture_size = self.balancing.aperture
         self.digest = ""
+        self.withheld = ""
+        self.spare: list[Pod] = []
         self.on_refresh: Callable[[], None] | None = None
         self.open_port: Callable[[Pod, Link], Port | None] | None = None
         self._dialling = dialling
@@ -88,6 +92,8 @@ class Fleet:
         self._retiring: set[asyncio.Task[None]] = set()
         self._waiters: dict[object, Callable[[], None]] = {}
         self._reports: dict[str, tuple[float, int]] = {}
+        self._ordinary: list[Pod] = []
+        self._weights: dict[str, str] = {}
         self._reviewed_at = self._resized_at = self._loop.time()
         self._reviewer = self._loop.call_later(REVIEW_SECONDS, self._on_tick)
 
@@ -100,6 +106,17 @@ class Fleet:
     def capacity(self) -> int:
         """How many requests the pods that are chosen from run at once, as far as they have told."""
         return sum(pod.ledger.capacity for pod in (*self.near, *self.far))
+
+    def withhold(self, digest: str) -> None:
+        """Give pods of these weights no work while others can take it; of "" none are withheld.
+
+        As many of them as the aperture has are connected to, beside those in it: of few among many it may have
+        none.
+        """
+        if digest != self.withheld:
+            self.withheld = digest
+            self._engage()
+            self._refresh()
 
     def apply(self, snapshot: EndpointsSnapshot) -> None:
         """Take over a snapshot, unless a newer one is in force or it is for another model.
@@ -128,7 +145,13 @@ class Fleet:
         repeated report has a sequence that is not new.
         """
         pod = self.pods.get(report.pod)
-        if pod is None or not pod.connected or report.model != self.model:
+        if pod is None or report.model != self.model:
+            return
+        if self._weights.get(report.pod) != report.digest:
+            self._weights[report.pod] = report.digest
+            if report.digest and report.digest == self.withheld:
+                self._engage()
+        if not pod.connected:
             return
         started_at, sequence = self._reports.get(report.pod, (0.0, 0))
         if report.started_at == started_at and report.sequence <= sequence:
@@ -149,7 +172,7 @@ class Fleet:
 
     def _pick_another(self, excluded: Collection[str], now: float) -> Pod | None:
         """Choose for a second try: in another zone, as whole zones fail; an ejected one if there is no other."""
-        for pods in (self.far, self.near, self.eligible):
+        for pods in (self.far, self.near, self._ordinary):
             chosen = choose(pods, now=now, random=self._random, excluded=excluded)
             if chosen is not None:
                 return chosen
@@ -185,6 +208,7 @@ class Fleet:
             if endpoint is None or _address(endpoint) != _address(pod.endpoint):
                 self._retire(pod, RETIRE_SECONDS)
                 self._reports.pop(pod.id, None)
+                self._weights.pop(pod.id, None)
         for endpoint in wanted.values():
             known = self.pods.get(endpoint.id)
             if known is not None:
@@ -197,7 +221,7 @@ class Fleet:
 
     def _engage(self) -> None:
         """Connect to the pods of the aperture, and disconnect from others when they have answered."""
-        wanted = set(self._aperture(self.aperture_size))
+        wanted = {*self._aperture(self.aperture_size), *self._spare_aperture()}
         for pod in tuple(self.pods.values()):
             if pod.id in wanted:
                 pod.engage()
@@ -218,6 +242,17 @@ class Fleet:
     def _aperture(self, size: int) -> tuple[str, ...]:
         members = [Member(pod.id, pod.endpoint.zone) for pod in self.pods.values()]
         return aperture(self.balancing.identity, self.balancing.zone, members, size)
+
+    def _spare_aperture(self) -> tuple[str, ...]:
+        """Choose among the pods that are withheld, by what they have told everybody."""
+        if not self.withheld:
+            return ()
+        members = [
+            Member(pod.id, pod.endpoint.zone)
+            for pod in self.pods.values()
+            if self._weights.get(pod.id) == self.withheld
+        ]
+        return aperture(self.balancing.identity, self.balancing.zone, members, self.aperture_size)
 
     def _retire(self, pod: Pod, timeout: float) -> None:
         del self.pods[pod.id]
@@ -273,13 +308,14 @@ class Fleet:
     def _refresh(self) -> None:
         before = len(self.eligible)
         self.eligible = [pod for pod in self.pods.values() if pod.eligible]
+        self._ordinary, self.spare = self._divided()
         now = self._loop.time()
         for pod in self.eligible:
             pod.warm_up(now, self.balancing.slow_start)
         self._choose_from(now)
-        for pod in self.eligible:
-            if pod.channel is not None and pod.channel.peer.digest:
-                self.digest = pod.channel.peer.digest
+        for pod in self._ordinary:
+            if pod.digest:
+                self.digest = pod.digest
         if len(self.eligible) > before:
             waiters, self._waiters = self._waiters, {}
             for callback in waiters.values():
@@ -287,8 +323,16 @@ class Fleet:
         if self.on_refresh is not None:
             self.on_refresh()
 
+    def _divided(self) -> tuple[list[Pod], list[Pod]]:
+        """Return the pods for everybody, and those that are withheld; the latter too are for all if alone."""
+        if not self.withheld:
+            return self.eligible, []
+        spare = [pod for pod in self.eligible if pod.digest == self.withheld]
+        others = [pod for pod in self.eligible if pod.digest != self.withheld]
+        return (others or spare), spare
+
     def _choose_from(self, now: float) -> None:
-        ids, panic = usable([pod.id for pod in self.eligible], self.health.outliers.ejected)
+        ids, panic = usable([pod.id for pod in self._ordinary], self.health.outliers.ejected)
         if panic is not self.panic:
             self.panic = panic
             _log.warning("panic" if panic else "panic_over", eligible=len(ids))

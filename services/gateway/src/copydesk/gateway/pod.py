@@ -99,6 +99,11 @@ class Pod:
         return self.channel is not None and not self.channel.closed
 
     @property
+    def digest(self) -> str:
+        """The weights that it runs, as far as it has told."""
+        return "" if self.channel is None else self.channel.peer.digest
+
+    @property
     def eligible(self) -> bool:
         """Whether new work may go to this pod."""
         channel = self.channel

@@ -138,7 +138,8 @@ class PodBody(msgspec.Struct, frozen=True, kw_only=True):
     `eligible` says whether the gateway can send it new work. `running` and `queued` are the pod's own word (null
     until it has told), the rest is this gateway's count. `ewma_ms` is the latency that it is chosen by, `mean_ms`
     the plain mean of recent answers, `weight` what part of a full share it gets as long as it is new. While it is
-    ejected, `ejected` says why, and `ejected_ms` for how much longer.
+    ejected, `ejected` says why, and `ejected_ms` for how much longer. `digest` names the weights that it runs, ""
+    until it has told.
     """
 
     id: str
@@ -158,6 +159,7 @@ class PodBody(msgspec.Struct, frozen=True, kw_only=True):
     ejected_ms: int
     requests: int
     errors: int
+    digest: str = ""
 
 
 class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,13 @@ from copydesk.common.bus import Bus
 from copydesk.common.messages import (
     EndpointsSnapshot,
     LoadReport,
+    RolloutPlan,
     ScaleDecision,
     demand_subject,
     endpoints_subject,
     load_subject,
+    rollout_report_subject,
+    rollout_subject,
     scale_subject,
 )
 from copydesk.gateway.correction import Corrector
@@ -30,6 +33,7 @@ from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.pod import Dialling
 from copydesk.gateway.reporter import Reporter
+from copydesk.gateway.rollout import Rollout
 from copydesk.gateway.schemas import FleetBody
 from copydesk.gateway.settings import GatewaySettings
 from copydesk.gateway.view import fleet_body, pod_states
@@ -73,7 +77,16 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         started_at, now = time.time(), self._loop.time()
         self.history = History(started_at=started_at, now=now)
+        self.rollout = Rollout(
+            self.dispatcher,
+            self.corrector,
+            self.entrance.sentences,
+            lane=self.lane,
+            gateway=settings.gateway_name,
+            started_at=started_at,
+        )
         self._subject = demand_subject(settings.model, settings.gateway_name)
+        self._rollout_subject = rollout_report_subject(settings.model, settings.gateway_name)
         self._reporter = Reporter(
             self.dispatcher.demand,
             model=settings.model,
@@ -93,6 +106,7 @@ class Gateway:
         await self._bus.subscribe(endpoints_subject(self.settings.model), EndpointsSnapshot, self.fleet.apply)
         await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self._hear_load)
         await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self._hear)
+        await self._bus.subscribe(rollout_subject(self.settings.model), RolloutPlan, self.rollout.hear)
         self._record()
         self._greeting = self._loop.create_task(self._greet(self._bus), name="greeting")
 
@@ -148,6 +162,7 @@ class Gateway:
         in_flight = sum(pod.ledger.in_flight for pod in self.fleet.pods.values())
         self.history.record(self.metrics.work, in_flight, self._loop.time())
         self._report()
+        self._report_rollout()
         self._recording = self._loop.call_later(REPORT_SECONDS, self._record)
 
     async def _greet(self, bus: Bus) -> None:
@@ -160,6 +175,12 @@ class Gateway:
         report = self._reporter.report(time.monotonic(), time.time(), closing=closing)
         if self._bus is not None:
             self._bus.publish(self._subject, report)
+
+    def _report_rollout(self) -> None:
+        self.rollout.look()
+        report = self.rollout.report(time.time())
+        if report is not None and self._bus is not None:
+            self._bus.publish(self._rollout_subject, report)
 
 
 def _dialling(settings: GatewaySettings) -> Dialling:

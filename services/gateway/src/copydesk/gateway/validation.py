@@ -21,6 +21,7 @@ from copydesk.gateway.schemas import CorrectRequest
 
 DEADLINE_HEADER = "X-Request-Deadline-Ms"
 PRIORITY_HEADER = "X-Request-Priority"
+SESSION_HEADER = "X-Request-Session"
 MOST_MS = 10**15 - 1
 
 SHOWN = 200

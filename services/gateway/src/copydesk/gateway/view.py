@@ -103,4 +103,5 @@ def _pod_body(fleet: Fleet, pod: Pod, now: float) -> PodBody:
         ejected_ms=0 if ejection is None else max(0, round(1000 * (ejection.until - now))),
         requests=ledger.requests,
         errors=ledger.errors,
+        digest=pod.digest,
     )

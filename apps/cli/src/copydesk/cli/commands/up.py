@@ -19,7 +19,15 @@ from copydesk.cli import terminal
 from copydesk.cli.api import KEY_VARIABLE, Timed, correct_async, open_async
 from copydesk.cli.commands.model import PreparationError, prepare_shown
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.plan import DEFAULT_MODEL, HOST, NATS_VARIABLE, FleetOptions, Scaling, model_name
+from copydesk.cli.fleet.plan import (
+    DEFAULT_MODEL,
+    HOST,
+    NATS_VARIABLE,
+    Candidate,
+    FleetOptions,
+    Scaling,
+    model_name,
+)
 from copydesk.cli.fleet.ports import free_port, is_free, port_holder
 from copydesk.cli.fleet.report import ConsoleReport, JsonReport, Report
 from copydesk.cli.fleet.session import Outcome, run_fleet
@@ -61,6 +69,8 @@ class UpRequest:
     scaling: Scaling | None = None
     engine: str = ""
     profile: Path | None = None
+    candidate: Path | None = None
+    candidate_pods: int = 1
 
 
 def up(request: UpRequest) -> int:
@@ -110,9 +120,10 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
     if profile is not None:
         name, directory = profile.name, profile.directory
     scaling = request.scaling and check_certificate(request.scaling, name)
+    model_dir = directory or prepare_shown().directory
     return FleetOptions(
         model=name,
-        model_dir=directory or prepare_shown().directory,
+        model_dir=model_dir,
         pods=scaling.limits.least if scaling else request.pods,
         port=request.port,
         nats_port=free_port(HOST, random.Random()),
@@ -127,7 +138,31 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         scaling=scaling,
         profile=profile.path if profile else None,
         pod_threads=profile.threads if profile else 0,
+        candidate=check_candidate(request, model_dir) if request.candidate else None,
     )
+
+
+def check_candidate(request: UpRequest, model_dir: Path) -> Candidate:
+    """Make sure that the candidate is a model, and another version than the one in `model_dir`.
+
+    Pods tell versions apart by the digest of their files. Raises `CannotStartError`.
+    """
+    from copydesk.inference.checkpoint import read_digest
+    from copydesk.inference.checkpoint.errors import CheckpointError
+
+    assert request.candidate is not None
+    path = request.candidate.expanduser().absolute()
+    profile = None if path.is_dir() else check_profile(path, None)
+    directory = profile.directory if profile else _own_model(path)[1]
+    try:
+        same = read_digest(directory) == read_digest(model_dir)
+    except (CheckpointError, OSError) as error:
+        raise CannotStartError(str(error), "--candidate takes a model's directory or its profile") from error
+    if same:
+        raise CannotStartError(
+            f"{directory} holds the model that the other pods run", "a rollout needs two versions"
+        )
+    return Candidate(directory, request.candidate_pods, profile.path if profile else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,20 @@ class Scaling:
     certificate: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Another version of the model, in pods of its own beside the first ones, for a rollout to choose between."""
+
+    model_dir: Path
+    pods: int
+    profile: Path | None = None
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The names of its pods."""
+        return tuple(f"candidate-{number}" for number in range(1, self.pods + 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
     """Everything that decides how a fleet looks. `pods` are those that it begins with.
@@ -92,6 +106,7 @@ class FleetOptions:
     engine: str = ""
     profile: Path | None = None
     pod_threads: int = 0
+    candidate: Candidate | None = None
 
     @property
     def url(self) -> str:
@@ -110,7 +125,8 @@ class FleetOptions:
         Where their number changes, they get what each has in the largest fleet. What a pod can do is then the same
         in a fleet of any size, as the autoscaler takes it to be, and a new pod never takes from the others.
         """
-        return self.pod_threads or max(1, self.cores // (self.scaling.limits.most if self.scaling else self.pods))
+        pods = self.scaling.limits.most if self.scaling else self.pods
+        return self.pod_threads or max(1, self.cores // (pods + (self.candidate.pods if self.candidate else 0)))
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -121,7 +137,16 @@ class FleetOptions:
 def plan_fleet(options: FleetOptions) -> tuple[ChildSpec, ...]:
     """List the processes that a fleet begins with, in the order in which they start."""
     pods = (_pod(options, name) for name in options.pod_names)
-    return (_nats(options), _eds(options), *pods, _gateway(options))
+    return (_nats(options), _eds(options), *pods, *_candidates(options), _gateway(options))
+
+
+def _candidates(options: FleetOptions) -> tuple[ChildSpec, ...]:
+    """Plan the pods of another version: once they have been up, the fleet goes on without them."""
+    candidate = options.candidate
+    if candidate is None:
+        return ()
+    version = replace(options, model_dir=candidate.model_dir, profile=candidate.profile)
+    return tuple(replace(_pod(version, name), vital=Vital.AT_FIRST) for name in candidate.pod_names)
 
 
 def plan_pod(options: FleetOptions, name: str) -> ChildSpec:

@@ -9,8 +9,9 @@ from copydesk.common.rpc import Priority
 from copydesk.common.telemetry import get_logger
 from copydesk.common.tracing import tracing
 from copydesk.gateway import faults
-from copydesk.gateway.dispatch import Delivery, Dispatch, OnDone
+from copydesk.gateway.dispatch import Delivery, OnDone
 from copydesk.gateway.faults import ApiError
+from copydesk.gateway.submits import Handle
 
 if TYPE_CHECKING:
     from copydesk.gateway.cache.sentences import SharedSentences
@@ -86,7 +87,7 @@ class Flight:
         self.deadline = 0.0
         self._sentences = sentences
         self._waiters: dict[Waiter, None] = {}
-        self._dispatch: Dispatch | None = None
+        self._dispatch: Handle | None = None
         self._trace = tracing.here
 
     @property

@@ -19,8 +19,9 @@ from copydesk.gateway.cache.key import cache_key
 from copydesk.gateway.cache.memory import MemoryCache
 from copydesk.gateway.cache.shared import RedisCache
 from copydesk.gateway.demand import Demand
-from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher, OnChunk, OnDone
+from copydesk.gateway.dispatch import Delivery, OnChunk, OnDone
 from copydesk.gateway.metrics import Family
+from copydesk.gateway.submits import Handle, Submits
 
 _decode = msgspec.msgpack.Decoder(CorrectedSentence).decode
 
@@ -48,7 +49,7 @@ class SharedSentences:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatcher: Submits,
         *,
         share: bool = True,
         memory: MemoryCache | None = None,
@@ -66,6 +67,10 @@ class SharedSentences:
         self._shared = 0
         self._unusable = 0
         self._found: dict[str, int] = defaultdict(int)
+
+    def beside(self, dispatcher: Submits) -> SharedSentences:
+        """Return the same for another dispatcher: what is underway is its own, what is remembered is for both."""
+        return SharedSentences(dispatcher, share=self._share, memory=self._memory, redis=self._redis)
 
     @property
     def demand(self) -> Demand:
@@ -85,7 +90,7 @@ class SharedSentences:
         *,
         priority: Priority = Priority.INTERACTIVE,
         on_chunk: OnChunk | None = None,
-    ) -> Dispatch | Waiter | Remembered:
+    ) -> Handle:
         """Have one sentence corrected, as `Dispatcher.submit` would.
 
         `payload` is an encoded `CorrectSentence`. What comes in parts (`on_chunk`) is neither shared nor

@@ -33,6 +33,7 @@ class Correct:
 
     def __init__(self, gateway: Gateway) -> None:
         self._corrector = gateway.corrector
+        self._rollout = gateway.rollout
         self._model = gateway.settings.model
         self._limits = gateway.settings.limits
         self._deadline_ms = gateway.settings.deadline_ms
@@ -42,7 +43,10 @@ class Correct:
         started = perf_counter()
         allowed_ms = parse_deadline(header(exchange, _DEADLINE), self._deadline_ms, self._limits)
         task = parse_task(exchange.body, self._limits, self._model)
-        run = self._corrector.submit(
+        corrector = self._corrector
+        if self._rollout.split is not None:
+            corrector = self._rollout.corrector(exchange.headers, exchange.request_id)
+        run = corrector.submit(
             task.texts,
             exchange.arrived + allowed_ms / 1000,
             partial(self._answer, exchange, task, started),

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from copydesk.common.rpc import Priority
 from copydesk.common.tracing import tracing
 from copydesk.gateway.access import Gatekeeper
-from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction
+from copydesk.gateway.correction import SEGMENTS_A_TURN, Correction, Corrector
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.http.inbox import ClientGoneError, Inbox
 from copydesk.gateway.http.responses import error_headers, json_response
@@ -85,7 +85,8 @@ def _add_check(router: APIRouter, gateway: Gateway, gatekeeper: Gatekeeper) -> N
         found = parse_check(fields, settings.max_characters)
         async with gatekeeper.visit(client):
             with tracing.span("/v2/check", request.headers.get("traceparent", "")):
-                done = await _correct(gateway, found, arrived + allowed_ms / 1000, priority, inbox)
+                corrector = gateway.rollout.corrector(dict(request.scope["headers"]), request.state.request_id)
+                done = await _correct(corrector, found, arrived + allowed_ms / 1000, priority, inbox)
         corrected = done.texts[0]
         uncut = segments(found.text.plain, max_characters=gateway.corrector.max_characters)
         document = Document(found.text, sentences_of(found.text, await _in_turns(uncut)))
@@ -127,11 +128,11 @@ def _client(gatekeeper: Gatekeeper, request: Request, fields: Fields) -> str:
 
 
 async def _correct(
-    gateway: Gateway, check: Check, deadline: float, priority: Priority, inbox: Inbox
+    corrector: Corrector, check: Check, deadline: float, priority: Priority, inbox: Inbox
 ) -> Correction:
     """Correct the text, unless the client leaves first: then its sentences are cancelled."""
     ended: asyncio.Future[Correction | ApiError] = asyncio.get_running_loop().create_future()
-    run = gateway.corrector.submit([check.read], deadline, ended.set_result, priority=priority)
+    run = corrector.submit([check.read], deadline, ended.set_result, priority=priority)
     gone = asyncio.ensure_future(inbox.client_gone())
     waiting: set[asyncio.Future[None] | asyncio.Future[Correction | ApiError]] = {ended, gone}
     try:

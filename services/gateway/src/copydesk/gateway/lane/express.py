@@ -38,7 +38,14 @@ from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS, CORRECT
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rates import LocalMeter
 from copydesk.gateway.settings import GatewaySettings
-from copydesk.gateway.validation import DEADLINE_HEADER, PRIORITY_HEADER, parse_deadline, parse_priority
+from copydesk.gateway.validation import (
+    DEADLINE_HEADER,
+    PRIORITY_HEADER,
+    SESSION_HEADER,
+    parse_deadline,
+    parse_priority,
+)
+from copydesk.routing import Draw, Split
 
 FORMS = (COMPLETIONS, CHAT_COMPLETIONS, CORRECT)
 """The paths by the numbers that the compiled half has for them."""
@@ -51,6 +58,7 @@ MOST_HEADS = 4_000
 
 _DEADLINE = DEADLINE_HEADER.lower().encode()
 _PRIORITY = PRIORITY_HEADER.lower().encode()
+_SESSION = SESSION_HEADER.lower().encode()
 
 
 class Ended(NamedTuple):
@@ -186,10 +194,23 @@ class ExpressLane:
             allowed=deadline_ms / 1000,
             inside=inside,
             concurrency=allowed.concurrency or 0,
+            session=exchange.headers.get(_SESSION, b""),
             due=due,
             interval=allowed.rate.interval if allowed.rate else 0,
             burst=allowed.rate.burst if allowed.rate else 0,
         )
+
+    def divide(self, split: Split | None) -> None:
+        """Leave to Python what is not for the baseline alone; None divides nothing."""
+        if split is None:
+            self._lane.divide(0, 0.0, 0.0)
+        else:
+            self._lane.divide(split.seed, split.share, split.copied)
+
+    def take_draw(self) -> Draw | None:
+        """Return, once, what was drawn for the request that the lane has left last; None if nothing was."""
+        drawn = int(self._lane.take_drawn())
+        return Draw(drawn) if drawn else None
 
     def forget(self) -> None:
         """Who may come in has changed: heads have to be learned anew."""

@@ -14,6 +14,7 @@ from copydesk.gateway.openai.validation import Job, parse_chat, parse_completion
 from copydesk.gateway.openai.whole import WholeReply
 from copydesk.gateway.paths import CHAT_COMPLETIONS, COMPLETIONS
 from copydesk.gateway.service import Gateway
+from copydesk.gateway.submits import Submits
 from copydesk.gateway.validation import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,
@@ -51,8 +52,11 @@ class Endpoint:
         settings = self._gateway.settings
         allowed_ms = parse_deadline(header(exchange, _DEADLINE), settings.deadline_ms, self._limits)
         job = self._parse(exchange.body, settings.model)
+        dispatcher: Submits = self._gateway.dispatcher
+        if self._gateway.rollout.split is not None and not job.stream:
+            dispatcher = self._gateway.rollout.dispatcher(exchange.headers, exchange.request_id)
         run = Run(
-            self._gateway.dispatcher,
+            dispatcher,
             job,
             self._reply(exchange, job),
             deadline=exchange.arrived + allowed_ms / 1000,

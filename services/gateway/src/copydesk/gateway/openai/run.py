@@ -11,11 +11,12 @@ from copydesk.common.rpc import Priority
 from copydesk.common.tasks import GeneratedText, TextChunk
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
-from copydesk.gateway.dispatch import Delivery, Dispatch, Dispatcher
+from copydesk.gateway.dispatch import Delivery
 from copydesk.gateway.faults import ApiError, PodRefusalError
 from copydesk.gateway.openai.forms import Ended
 from copydesk.gateway.openai.refusals import of_pod
 from copydesk.gateway.openai.validation import Job
+from copydesk.gateway.submits import Handle, Submits
 
 _decode_text = msgspec.msgpack.Decoder(GeneratedText).decode
 _decode_chunk = msgspec.msgpack.Decoder(TextChunk).decode
@@ -50,7 +51,7 @@ class Run:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatcher: Submits,
         job: Job,
         reply: Reply,
         *,
@@ -67,7 +68,7 @@ class Run:
         self._concurrency = concurrency
         self._request_id = request_id
         self._next = 0
-        self._underway: dict[int, Dispatch] = {}
+        self._underway: dict[int, Handle] = {}
         self._done = False
 
     def start(self) -> None:

@@ -15,6 +15,7 @@ function row(pod) {
   const element = document.createElement("tr");
   const name = cell("th", pod.id);
   name.scope = "row";
+  name.title = pod.digest; // tells the versions of a model apart, during a rollout
   element.append(name, cell("td", pod.address), cell("td", pod.zone || "\u2013"), state(pod), load(pod),
     cell("td", shown(pod.running)), cell("td", shown(pod.queued)), cell("td", milliseconds(pod.mean_ms)),
     cell("td", milliseconds(pod.ewma_ms)), cell("td", shown(pod.requests)), cell("td", shown(pod.errors)));

@@ -31,6 +31,7 @@ struct Rule {
   long long concurrency = 0;
   Held due;                    // Cell; none where the rate has no limit
   long long interval = 0, burst = 0;  // microseconds, requests
+  std::string session;         // by which versions of a model are drawn; empty: by the request's id
 
   Cell* inside_cell() const { return reinterpret_cast<Cell*>(inside.get()); }
   Cell* due_cell() const { return reinterpret_cast<Cell*>(due.get()); }

@@ -60,6 +60,7 @@ Lane::Lane(Held places, std::string model, std::string model_json, std::size_t m
       sweep_at_(kNever) {}
 
 bool Lane::take(Seat& seat, PyObject* data) {
+  drawn = Draw::kNone;
   if (!active || near.empty() || flights_.full()) return false;
   if (places().underway >= allowance || places().waiting > 0) return false;
   const Bytes all{PyBytes_AS_STRING(data), static_cast<std::size_t>(PyBytes_GET_SIZE(data))};
@@ -70,6 +71,7 @@ bool Lane::take(Seat& seat, PyObject* data) {
   if (head_.length > most_body_) return false;
   const std::shared_ptr<const Rule>* rule = heads.find(head_.key);
   if (rule == nullptr) return false;
+  if (division.on && drawn_elsewhere(**rule)) return false;
   if (!task((*rule)->form, {all.data + size, head_.length}) || payload_.size() > kMostPayload) return false;
   if ((*rule)->form == Form::kCorrection && shares && is_underway()) return false;
   const double now = monotonic();
@@ -90,6 +92,14 @@ bool Lane::task(Form form, Bytes body) {
     case Form::kCorrection: return correction_task(body, model, most_characters_, payload_, sentence_);
   }
   return false;
+}
+
+// Whether this is no request for the baseline alone: then it is Python's, which asks what was drawn.
+bool Lane::drawn_elsewhere(const Rule& rule) {
+  const Bytes session{rule.session.data(), rule.session.size()};
+  const Bytes key = session.size != 0 ? session : head_.request_id;
+  drawn = division.draw(key, key.size != 0 ? 0 : random_bits());
+  return drawn != Draw::kBaseline;
 }
 
 // Whether the sentence is underway already: then Python lets both wait for the one answer.
@@ -391,12 +401,15 @@ void Lane::close() {
 }
 
 // xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016).
-std::size_t Lane::random(std::size_t below) {
+std::uint64_t Lane::random_bits() {
   random_ ^= random_ >> 12;
   random_ ^= random_ << 25;
   random_ ^= random_ >> 27;
-  const std::uint64_t number = random_ * 0x2545F4914F6CDD1Du;
-  return static_cast<std::size_t>((number >> 32) * below >> 32);
+  return random_ * 0x2545F4914F6CDD1Du;
+}
+
+std::size_t Lane::random(std::size_t below) {
+  return static_cast<std::size_t>((random_bits() >> 32) * below >> 32);
 }
 
 }  // namespace copydesk

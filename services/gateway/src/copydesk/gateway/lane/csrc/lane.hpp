@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "account.hpp"
+#include "draw.hpp"
 #include "flights.hpp"
 #include "frames.hpp"
 #include "tally.hpp"
@@ -85,6 +86,8 @@ class Lane {
   std::vector<Held> near, far;  // Ports
   Heads heads;
   Tally tally;
+  Division division;          // between two versions of the model
+  Draw drawn = Draw::kNone;   // for the request that `take` looked at last
   std::size_t underway() const { return flights_.underway(); }
   // For how long those that are underway have been, added up.
   double underway_seconds(double now);
@@ -95,6 +98,7 @@ class Lane {
   bool allows(const Rule& rule, double now);
   Port* choose(const std::vector<Held>& ports, double now);
   Port* pick(double now);
+  bool drawn_elsewhere(const Rule& rule);
   void send(Seat& seat, Port& port, const std::shared_ptr<const Rule>& rule, PyObject* data, double now);
   bool finish(Port& port, const Reply& reply);
   bool answer(Flight& flight, const Reply& reply);
@@ -103,6 +107,7 @@ class Lane {
   void land(Flight& flight);
   void leave_gate();
   void mark(Port& port);
+  std::uint64_t random_bits();
   std::size_t random(std::size_t below);
   void name(Flight& flight, Bytes said);
   const std::string& date();

@@ -93,17 +93,18 @@ bool is_cell_or_none(PyObject* object) {
 
 PyObject* learn(PyObject* object, PyObject* arguments, PyObject* named) {
   static const char* names[] = {"head", "form",     "priority", "allowed", "inside",
-                                "concurrency", "due", "interval", "burst",   nullptr};
-  const char* bytes;
-  Py_ssize_t size;
+                                "concurrency", "due", "interval", "burst",   "session", nullptr};
+  const char *bytes, *session = "";
+  Py_ssize_t size, session_size = 0;
   int form;
   Rule rule{};
   PyObject *inside, *due;
-  if (!PyArg_ParseTupleAndKeywords(arguments, named, "y#iidOLOLL", const_cast<char**>(names), &bytes, &size, &form,
+  if (!PyArg_ParseTupleAndKeywords(arguments, named, "y#iidOLOLL|y#", const_cast<char**>(names), &bytes, &size, &form,
                                    &rule.priority, &rule.allowed, &inside, &rule.concurrency, &due, &rule.interval,
-                                   &rule.burst)) {
+                                   &rule.burst, &session, &session_size)) {
     return nullptr;
   }
+  rule.session.assign(session, static_cast<std::size_t>(session_size));
   if (!is_cell_or_none(inside) || !is_cell_or_none(due)) return nullptr;
   if (form < 0 || form >= kForms) {
     PyErr_SetString(PyExc_ValueError, "no such form");
@@ -117,6 +118,21 @@ PyObject* learn(PyObject* object, PyObject* arguments, PyObject* named) {
   rule.due = cell_or_none(due);
   self(object).heads.learn(std::move(head.key), std::make_shared<const Rule>(std::move(rule)));
   Py_RETURN_TRUE;
+}
+
+PyObject* divide(PyObject* object, PyObject* arguments) {
+  unsigned long long seed;
+  double share, copied;
+  if (!PyArg_ParseTuple(arguments, "Kdd", &seed, &share, &copied)) return nullptr;
+  self(object).division.set(seed, share, copied);
+  Py_RETURN_NONE;
+}
+
+PyObject* take_drawn(PyObject* object, PyObject*) {
+  Lane& lane = self(object);
+  const int drawn = static_cast<int>(lane.drawn);
+  lane.drawn = Draw::kNone;
+  return PyLong_FromLong(drawn);
 }
 
 PyObject* share(PyObject* object, PyObject* elsewhere) {
@@ -183,6 +199,8 @@ PyMethodDef methods[] = {
     {"choose_from", choose_from, METH_VARARGS, nullptr},
     {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(learn)), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"share", share, METH_O, nullptr},
+    {"divide", divide, METH_VARARGS, nullptr},
+    {"take_drawn", take_drawn, METH_NOARGS, nullptr},
     {"forget", forget, METH_NOARGS, nullptr},
     {"flush", flush, METH_NOARGS, nullptr},
     {"sweep", sweep, METH_O, nullptr},

@@ -1,0 +1,1 @@
+"""The rollout of a model: who is heard, what is decided, what is shown."""
