@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
 from copydesk.inference.engine.native.errors import InvalidOptionError, UnsupportedModelError
-from copydesk.inference.engine.native.int8.block import packed_block
+from copydesk.inference.engine.native.int8.block import Block, packed_block
 from copydesk.inference.engine.native.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.rope import cosines_and_sines
@@ -109,6 +110,9 @@ class Int8Decoder:
         self._address = library.cd_decoder_open(ctypes.byref(options))
         if not self._address:
             raise InvalidOptionError("slots", slots, f"fewer: there is no memory for {context} tokens each")
+        library.cd_decoder_close.argtypes = (ctypes.c_void_p,)
+        self._release = weakref.finalize(self, _release, library, self._address, self._block)
+        self._release.atexit = False  # a thread may be stepping still
         library.cd_decoder_step.restype = ctypes.c_int32
         library.cd_decoder_step.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         _log.info("int8_decoder_ready", kernels=self.kernels, threads=threads)
@@ -149,8 +153,10 @@ class Int8Decoder:
         return StepResult.split(runs, chosen, scores)
 
     def close(self) -> None:
-        """Free the caches and end the threads."""
-        close = self._library.cd_decoder_close
-        close.argtypes = (ctypes.c_void_p,)
-        close(self._address)
+        """Free the caches and end the threads; a decoder that is forgotten is closed as well."""
+        self._release()
         self._address = None
+
+
+def _release(library: ctypes.CDLL, address: int, _block: Block) -> None:
+    library.cd_decoder_close(address)
