@@ -32,7 +32,7 @@ SENTENCES = (
     "The weather was so nice that we stayed outside.",
 )
 AGREEMENT = 0.9
-"""Of words with the original's; greedy decisions flip on near ties, in one of a hundred tokens or so, and not on the
+"""Of words with the original's; greedy decisions flip on near ties, in one of a hundred tokens or so, and not the
 same ones on every processor."""
 
 
