@@ -14,12 +14,13 @@ from copydesk.common.cache_folder import cache_folder
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
-from copydesk.inference.engine.native.errors import InvalidOptionError, UnsupportedModelError
+from copydesk.inference.engine.native.errors import InvalidOptionError, UnreadableModelError, UnsupportedModelError
 from copydesk.inference.engine.native.int8.block import Block, packed_block
 from copydesk.inference.engine.native.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.rope import cosines_and_sines
 from copydesk.inference.engine.native.scales import kept_modules
+from copydesk.inference.engine.native.tensors import checkpoint_files
 
 _log = get_logger(__name__)
 KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
@@ -28,6 +29,9 @@ KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
 PORTABLE = "portable"
 """The kernels that any processor has; on those without better ones torch is faster."""
 
+
+_MOST_GROWTH, _SMALL = 16, 16 << 20
+"""Packing pads sides of some dozens of numbers, and copies a head that is the embedding."""
 
 _WIDEST_HEAD = 512  # numbers; kWidest of int8_place.inl
 
@@ -91,7 +95,12 @@ class Int8Decoder:
         folder = folder or cache_folder() / "packed"
         packer = Packer(library, config, directory)
         size, read_as = block_size(library, shape), repr(config.quantisation)
-        self._block = packed_block(directory, size, packer.fill, folder, read_as=read_as)
+        _check_plausible(directory, size)
+        try:
+            self._block = packed_block(directory, size, packer.fill, folder, read_as=read_as)
+        except OSError as error:
+            expected = f"another, or more memory: the packed weights take {size >> 20} MiB"
+            raise InvalidOptionError("precision", "int8", expected) from error
         cos, sin = (
             np.ascontiguousarray(t, np.float32) for t in cosines_and_sines(config.rope, config.head_dim, context)
         )
@@ -156,6 +165,13 @@ class Int8Decoder:
         """Free the caches and end the threads; a decoder that is forgotten is closed as well."""
         self._release()
         self._address = None
+
+
+def _check_plausible(directory: Path, size: int) -> None:
+    """Refuse a block that its checkpoint could never fill, before a disk is filled for it."""
+    stored = sum(path.stat().st_size for path in checkpoint_files(directory))
+    if size > _MOST_GROWTH * stored + _SMALL:
+        raise UnreadableModelError(directory, f"has {stored} bytes of weights, far fewer than config.json implies")
 
 
 def _release(library: ctypes.CDLL, address: int, _block: Block) -> None:
