@@ -5,8 +5,9 @@
 #   scripts/gpu_check.sh --device cpu --quick        a dry run
 #
 # It needs a Python with torch (built for CUDA), numpy, msgspec, ml-dtypes, safetensors, tokenizers, structlog,
-# prometheus-client and platformdirs, and g++; for whole pods besides jinja2, regex, sentencex, pydantic,
-# pydantic-settings, nats-core, setproctitle and uvloop. What is missing it names. PYTHON names another interpreter.
+# prometheus-client and platformdirs, g++ and Python's headers; for whole pods besides jinja2, regex, sentencex,
+# pydantic, pydantic-settings, nats-core, setproctitle and uvloop. What is missing it names. PYTHON names another
+# interpreter.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sources=$(printf '%s:' "$root"/libs/*/src "$root"/services/*/src "$root"/models/*/src)

@@ -31,8 +31,9 @@ SENTENCES = (
     "We look forward to hear from you soon.",
     "The weather was so nice that we stayed outside.",
 )
-AGREEMENT = 0.95
-"""Of words with the original's; greedy decisions flip on near ties, in one of a hundred tokens or so."""
+AGREEMENT = 0.9
+"""Of words with the original's; greedy decisions flip on near ties, in one of a hundred tokens or so, and not the
+same ones on every processor."""
 
 
 async def corrected(pod: RunningPod, sentences: Sequence[str]) -> list[str]:

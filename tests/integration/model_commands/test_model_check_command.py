@@ -11,6 +11,9 @@ from typer.testing import CliRunner, Result
 from copydesk.cli.commands.model_check import bar, size
 from copydesk.cli.main import app
 from copydesk.inference.inspection import MemoryReport
+from copydesk.inference.quantisation.conversion import quantise_directory
+from copydesk.inference.quantisation.plan import PrecisionPlan
+from copydesk.inference.quantisation.scheme import Scheme
 from tests.fixtures.tiny_model import write_tiny_model
 
 
@@ -70,6 +73,16 @@ def test_a_program_gets_one_object(model: Path) -> None:
         "what": "there is no such file, and no index of shards",
         "advice": "get the weights again",
     }
+
+
+def test_a_long_list_of_what_was_kept_is_cut_short_for_people_alone(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "quantised"
+    plan = PrecisionPlan(Scheme.FP8, per_tensor=False, keep=("attention",))
+    quantise_directory(model, out, plan, lambda _stage, _share: None, measure=False)
+    kept = json.loads(run(out, "--json").stdout)["quantisation"]["ignore"]
+    page = " ".join(run(out).stdout.split())
+    assert len(kept) > 5
+    assert f"kept: {', '.join(kept[:4])} and {len(kept) - 4} more (all with --json)" in page
 
 
 def test_a_target_that_nobody_knows_is_refused(model: Path) -> None:

@@ -23,6 +23,7 @@ from copydesk.inference.engine.native.config import read_config
 from copydesk.inference.engine.native.cuda.backend import ProcessorBackend
 from copydesk.inference.engine.native.cuda.bucket_device import BucketDevice
 from copydesk.inference.engine.native.cuda.buckets import Bucket, Extent, buckets_for
+from copydesk.inference.engine.native.errors import InvalidOptionError
 from copydesk.inference.engine.native.layout import Run
 from copydesk.inference.engine.native.runner import TorchRunner
 from copydesk.inference.engine.native.torch_device import TorchDevice
@@ -229,3 +230,22 @@ def test_what_fails_is_kept_for_the_engine(directory: Path) -> None:
     assert BEGIN(begin)(0, ctypes.pointer(arrays.step)) == 0, "it is put off, as on a GPU"
     assert FINISH(finish)(0) != 0
     assert isinstance(device.failure(), IndexError)
+
+
+@pytest.mark.parametrize("message", ["CUDA out of memory. Tried to allocate\nmore", "CUDA error: out of memory"])
+def test_graphs_that_there_is_no_memory_for_are_a_matter_of_options(
+    directory: Path, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(self: ProcessorBackend, work: Any) -> Any:
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(ProcessorBackend, "prepare", prepare)
+    options = NativeOptions(
+        precision=Precision.FLOAT32, slots=SLOTS, context=CONTEXT, prefill_tokens=20, draft_tokens=24, graphs=9
+    )
+    with pytest.raises(InvalidOptionError, match=r"graphs is 9; expected fewer, or .*out of memory") as failure:
+        open_engine(directory, options)
+    assert "more" not in str(failure.value)
+    monkeypatch.setattr(ProcessorBackend, "prepare", lambda self, work: [][1])
+    with pytest.raises(IndexError):
+        open_engine(directory, options)

@@ -2,7 +2,9 @@
 
 import importlib
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from copydesk.inference.engine.native.fp8 import choice, reference
 from copydesk.inference.engine.native.fp8.choice import (
@@ -29,6 +32,12 @@ CPU = torch.device("cpu")
 TRITON = "copydesk.inference.engine.native.fp8.triton_kernels"
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MAGNITUDES = (0.0, 1e-42, 1e-8, 1e-3, 1.0, 300.0, 1e6)
+
+
+@pytest.fixture(autouse=True)
+def _few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of hardware are slow on a processor."""
+    monkeypatch.setattr(choice, "_MOST_ROWS", ROW_STEP)
 
 
 @pytest.fixture(scope="module")
@@ -267,3 +276,45 @@ def test_hardware_multiplies_by_sixteens_alone() -> None:
         arithmetic = Fp8Arithmetic(TorchKernels(), product)
         assert arithmetic.takes(32, 64)
         assert arithmetic.takes(33, 64) == arithmetic.takes(32, 65) == (product is Product.EMULATED)
+
+
+def test_a_shape_that_is_refused_row_wise_is_multiplied_with_one_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As cuBLAS refuses few rows of many columns."""
+    whole = torch._scaled_mm
+
+    def refusing(a: torch.Tensor, b: torch.Tensor, **how: Any) -> torch.Tensor:
+        if how["scale_a"].numel() > 1 and a.shape[0] < 64 and a.shape[1] > 64:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED\nand a long trace")
+        product: torch.Tensor = whole(a, b, **how)
+        return product
+
+    monkeypatch.setattr(torch, "_scaled_mm", refusing)
+    arithmetic = Fp8Arithmetic(TorchKernels(ROW_STEP), Product.ROWWISE)
+    with capture_logs() as events:
+        for inputs in (64, 96, 96):
+            rows, weight, scale = rounded_case(inputs, 5, inputs, 32)
+            found = arithmetic.multiply(weight, scale, None)
+            exact = reference.multiply(rows.values[:5].float(), rows.scale[:5], weight.float(), scale)
+            torch.testing.assert_close(found(rows).float(), exact, rtol=2**-7, atol=1e-3)
+            assert isinstance(found, PRODUCTS[Product.ROWWISE if inputs == 64 else Product.TENSORWISE])
+    assert [(event["event"], event["outputs"], event["inputs"], event["reason"]) for event in events] == [
+        ("fp8_shape_refused", 32, 96, "16 rows: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED")
+    ]
+
+
+def test_triton_launches_on_the_device_that_the_rows_are_on(
+    interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself it would launch on the current one, whichever that is."""
+    entered: list[torch.Tensor] = []
+
+    def device_of(x: torch.Tensor) -> AbstractContextManager[None]:
+        entered.append(x)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    x, kernels = torch.randn(3, 64), interpreted.TritonKernels()
+    kernels.quantise(x)
+    kernels.norm_quantise(x, torch.ones(64), 1e-5)
+    kernels.gate_quantise(x)
+    assert [each is x for each in entered] == [True] * 3

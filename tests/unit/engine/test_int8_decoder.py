@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -23,6 +24,7 @@ from copydesk.inference.engine.native import (
     MissingTensorError,
     NativeOptions,
     Precision,
+    UnreadableModelError,
     UnsupportedModelError,
     open_engine,
 )
@@ -261,3 +263,11 @@ def test_heads_too_wide_for_the_kernels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModelError) as raised:
         open_engine(tmp_path, NativeOptions(precision=Precision.INT8, context=64))
     assert (raised.value.key, raised.value.value) == ("head_dim", 516)
+
+
+def test_sizes_that_the_weights_cannot_fill_are_refused_before_room_is_made_for_them(tmp_path: Path) -> None:
+    path = write_tiny_model(tmp_path / "model") / "config.json"
+    config = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode(config | {"num_hidden_layers": 4096, "intermediate_size": 1 << 20}))
+    with pytest.raises(UnreadableModelError, match="far fewer than"):
+        Int8Decoder(load_library(), path.parent, read_config(path.parent), slots=1, context=8, threads=1)

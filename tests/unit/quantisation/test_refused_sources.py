@@ -35,6 +35,7 @@ from copydesk.inference.quantisation.errors import (
     OutputInsideSourceError,
     OutputUnwritableError,
     PickledWeightsError,
+    SourceChangedError,
     UnmatchedPatternError,
 )
 from copydesk.inference.quantisation.output import appearing
@@ -331,3 +332,30 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(OutputExistsError), appearing(tmp_path / "out", 0):
         (tmp_path / "out").mkdir()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_source_that_changes_while_it_is_read_makes_nothing(source: Path, tmp_path: Path) -> None:
+    def progress(stage: str, share: float) -> None:
+        if stage == "quantising" and share > 0.5:
+            (source / "tokenizer.json").write_bytes((source / "tokenizer.json").read_bytes() + b"\n")
+
+    with pytest.raises(SourceChangedError, match=r"tokenizer.json was changed while it was read"):
+        quantise_directory(source, tmp_path / "out", PrecisionPlan(), progress, measure=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["original"]
+
+
+@pytest.mark.parametrize("name", [b"\xff.json", b"a\nb.json"])
+def test_files_with_names_that_are_no_text_are_refused(source: Path, tmp_path: Path, name: bytes) -> None:
+    (source / os.fsdecode(name)).write_text("{}")
+    with pytest.raises(UnreadableModelError, match="its name"):
+        quantise(source, tmp_path / "out")
+
+
+def test_nothing_is_removed_through_a_link_in_place_of_the_scratch_directory(source: Path, tmp_path: Path) -> None:
+    treasure = tmp_path / "elsewhere" / "treasure"
+    treasure.parent.mkdir()
+    treasure.write_text("mine")
+    (tmp_path / ".out.partial").symlink_to(treasure.parent)
+    with pytest.raises(OutputUnwritableError):
+        quantise(source, tmp_path / "out")
+    assert treasure.read_text() == "mine"

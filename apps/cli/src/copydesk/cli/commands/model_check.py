@@ -25,6 +25,7 @@ BAR = 32
 SHOWN_SLOTS = 32
 """Slots whose cache the picture shows: those of a pod by default."""
 FAULTY = 2
+_NAMES_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,15 @@ def _weights(report: ModelReport) -> Iterator[str]:
     if quantised is not None:
         scale = "tensor" if quantised.per_tensor else "channel"
         what = f"{quantised.scheme}, a scale for each {scale}" if quantised.scheme else "in a form not known here"
-        kept = f"; kept: {', '.join(quantised.ignore)}" if quantised.ignore else ""
+        kept = f"; kept: {_shortened(quantised.ignore)}" if quantised.ignore else ""
         yield f"quantised by {quantised.method or 'an unnamed method'}: {what}{kept}"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """The first names: a plan that keeps attention alone names over a hundred modules of a small model."""
+    if len(names) <= _NAMES_SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more (all with --json)"
 
 
 def _memory(reports: Sequence[MemoryReport]) -> Iterator[RenderableType]:

@@ -11,7 +11,14 @@ from pathlib import Path
 from types import FrameType
 
 import msgspec
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from copydesk.cli import terminal
 from copydesk.cli.quantisation.render import render
@@ -24,6 +31,8 @@ from copydesk.inference.quantisation.scheme import Scheme
 
 REFUSED = 2
 TERMINATED = 128 + signal.SIGTERM
+_ESTIMATE_SECONDS = 300
+"""What the time left is guessed from: passes over the texts differ much in length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +96,21 @@ def _terminable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str, float], None]]:
-    """A bar on stderr; where nobody watches, nothing."""
-    columns = (TextColumn("{task.description:<22}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=terminal.stderr(), transient=True, disable=not sys.stderr.isatty()) as bar:
+    """A bar on stderr with the time it took and about what it will; where nobody watches, nothing."""
+    columns = (
+        TextColumn("{task.description:<22}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns,
+        console=terminal.stderr(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+        speed_estimate_period=_ESTIMATE_SECONDS,
+    ) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda stage, share: bar.update(task, description=stage, completed=share)

@@ -130,7 +130,7 @@ def _entry(path: Path) -> FileEntry:
 
 def _whole_digest(files: Mapping[str, FileEntry]) -> str:
     lines = (f"{entry.sha256}  {name}\n" for name, entry in sorted(files.items()))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def _bytes(sizes: Mapping[str, int], name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -40,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lacking := missing(ENGINE):
         print(f"{complaint(lacking, 'the check')}\npip install {' '.join(lacking)}", file=sys.stderr)
         return LACKING
-    if options.device.startswith("cuda") and not _finds_gpu():
-        print("torch finds no GPU here; --device cpu --quick is a dry run", file=sys.stderr)
+    if (reason := _unusable(options)) is not None:
+        print(reason, file=sys.stderr)
         return LACKING
     if options.work is not None:
         return _check(options, options.work)
@@ -49,10 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _check(options, Path(work))
 
 
-def _finds_gpu() -> bool:
+def _unusable(options: argparse.Namespace) -> str | None:
+    """Why nothing could be checked: known before minutes of a GPU go by."""
+    if options.model is not None and not (options.model / "config.json").is_file():
+        return f"--model {options.model}: there is no config.json"
+    if options.sentences is not None and not options.sentences.is_file():
+        return f"--sentences {options.sentences}: there is no such file"
+    if options.device == "cpu":
+        return None
+    name = re.fullmatch(r"cuda(?::(\d{1,3}))?", options.device)
+    if name is None:
+        return f"--device {options.device}: expected cuda, cuda:N or cpu"
+    found = _gpus()
+    if not found:
+        return "torch finds no GPU here; --device cpu --quick is a dry run"
+    return None if int(name[1] or 0) < found else f"--device {options.device}: torch finds {found} GPUs, from 0 on"
+
+
+def _gpus() -> int:
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def _check(options: argparse.Namespace, work: Path) -> int:

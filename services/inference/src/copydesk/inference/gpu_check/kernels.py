@@ -15,7 +15,9 @@ from copydesk.inference.gpu_check.rows import Row
 _PART = "kernels"
 _STEP_OF_E4M3 = 1 / 16  # rounding to three bits is off by half of an eighth at most, and norms by a little more
 _SLACK = 1.15
-_BFLOAT16 = 1 / 128  # a product is rounded to eight bits once; what its terms leave out is added to that
+_BFLOAT16 = 1 / 128  # a product is rounded to eight bits once
+_LOST_A_STEP = 2**-14  # of a sum, each time that Hopper adds 32 terms to it: it keeps 13 bits of it, cut off
+_TERMS = 32
 _EPSILON = 1e-5
 
 _Sizes = Sequence[tuple[int, int]]
@@ -34,9 +36,17 @@ def check_kernels(device: torch.device, *, quick: bool) -> Iterator[Row]:
     products = [Product.EMULATED] if device.type == "cpu" else [Product.ROWWISE, Product.TENSORWISE]
     for product in products:
         for count, columns in sizes:
-            yield from _guarded(
+            found = _guarded(
                 f"{product.value} {count}x{columns}", partial(_product, product, count, columns, device)
             )
+            yield from map(_with_another, found) if product is Product.ROWWISE else found
+
+
+def _with_another(row: Row) -> Row:
+    """What is refused row-wise, the engine multiplies with one scale, which has a row of its own."""
+    if row.ok is not False or row.value is not None:
+        return row
+    return Row(_PART, row.setting, note=f"refused, so that tensorwise is taken: {row.note}")
 
 
 def _kernels(device: torch.device) -> dict[str, Callable[[], RowKernels]]:
@@ -96,7 +106,12 @@ def _product(product: Product, count: int, columns: int, device: torch.device) -
     found = PRODUCTS[product](weight, scale, None)(rows).float()
     exact = reference.multiply(rows.values[:count].float(), rows.scale[:count], weight.float(), scale)
     error = float((found - exact).abs().max() / exact.abs().max())
-    return [_row(f"{product.value} {count}x{columns}", error, _BFLOAT16)]
+    return [_row(f"{product.value} {count}x{columns}", error, product_bar(columns))]
+
+
+def product_bar(columns: int) -> float:
+    """How far a product of so many columns may be off, of the largest number."""
+    return _BFLOAT16 + columns / _TERMS * _LOST_A_STEP
 
 
 def _row(setting: str, error: float, most: float) -> Row:

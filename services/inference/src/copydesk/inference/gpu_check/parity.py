@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import random
 import time
@@ -114,7 +115,11 @@ def _with_sources(requests: Sequence[GenerateTokens], answers: _Answers, vocabul
 
 
 def _answers(directory: Path, options: NativeOptions, requests: Sequence[GenerateTokens]) -> _Answers:
-    """They come in bursts, so that steps mix prompts, drafts and single tokens."""
+    """They come in bursts, so that steps mix prompts, drafts and single tokens.
+
+    Engines before this one are collected first: they hold graphs, which are not to go while others are captured.
+    """
+    gc.collect()
     engine: Engine = open_engine(directory, options)
     rng = random.Random(4)
     waiting = list(enumerate(requests))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from copydesk.inference.checkpoint.manifest import (
     MANIFEST,
@@ -27,7 +27,7 @@ from copydesk.inference.quantisation.plan import PrecisionPlan, Resolved, resolv
 from copydesk.inference.quantisation.report import Measured, ModuleReport, QuantisationReport, write_report
 from copydesk.inference.quantisation.scheme import Quantisation, Scheme, WeightScale, quantisation_config
 from copydesk.inference.quantisation.shards import Entry, Shard, ShardFiles, index_name, index_of, lay_out
-from copydesk.inference.quantisation.source import INDEX, Source, open_source
+from copydesk.inference.quantisation.source import INDEX, Source, check_unchanged, open_source, stamps
 
 Progress = Callable[[str, float], None]
 """Called with what is being done, and which share of the whole is done, 0 to 1."""
@@ -36,6 +36,7 @@ SHARD_BYTES = 4 << 30
 """So large that small models stay in one file, and no file is a burden to copy."""
 
 _RECIPE = "quantisation 1"  # raise it when the same plan makes other bytes
+_CHUNK_BYTES = 1 << 20
 _STORED_NAME = {Scheme.FP8: "F8_E4M3", Scheme.INT8: "I8"}
 _COPIED = ("*.json", "*.jinja", "*.model", "*.txt", "LICENSE*", "NOTICE*")
 _NOT_COPIED = {"config.json", INDEX, MANIFEST, QUANTISATION_REPORT, "adapter_config.json", "training_args.json"}
@@ -76,15 +77,17 @@ def quantise_directory(
         CorrectionSetupError: with `measure`, the source does not say how to ask its model.
     """
     check_output(out, source)
+    before = stamps(source)
     work = _prepare(open_source(source), plan, shard_bytes)
     if measure:
         from copydesk.inference.quantisation.judging.texts import read_questions
 
         questions = read_questions(source)
+    needed = sum(shard.size for shard in work.shards) + _copied_bytes(source)
     progress("checking the original", 0.0)
     source_digest = _checked_digest(source)
     converting = _part(progress, 0.02, 0.2 if measure else 0.98)
-    with appearing(out, sum(shard.size for shard in work.shards) + _copied_bytes(source)) as scratch:
+    with appearing(out, needed) as scratch:
         _write_weights(work, scratch, converting)
         _write_files(work, scratch)
         manifest = describe(scratch, _key(source_digest, work.quantisation))
@@ -94,6 +97,7 @@ def quantise_directory(
             from copydesk.inference.quantisation.judging.sweep import judge
 
             measured = judge(work.source, work.quantisation, questions, _part(progress, 0.2, 0.98))
+        check_unchanged(source, before)
         report = _report(work, source_digest, manifest, measured)
         if measured is not None:
             write_report(scratch, report)
@@ -160,17 +164,34 @@ def _write_files(work: _Work, folder: Path) -> None:
     config = {**work.source.config_json, "quantization_config": quantisation_config(work.quantisation)}
     _write_json(folder / "config.json", config)
     for path in _copied_files(work.source.directory):
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise UnreadableModelError(path, error.strerror or str(error)) from error
-        (folder / path.name).write_bytes(content)
+        _copy(path, folder / path.name)
+
+
+def _copy(path: Path, target: Path) -> None:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UnreadableModelError(path, error.strerror or str(error)) from error
+    with file, target.open("xb") as written:
+        while content := _read(path, file):
+            written.write(content)
+
+
+def _read(path: Path, file: BinaryIO) -> bytes:
+    try:
+        return file.read(_CHUNK_BYTES)
+    except OSError as error:
+        raise UnreadableModelError(path, error.strerror or str(error)) from error
 
 
 def _copied_files(directory: Path) -> list[Path]:
     """Tokenizer, template, settings and licence; never weights in any other format, and never code."""
     found = {path for pattern in _COPIED for path in directory.glob(pattern) if path.is_file()}
-    return sorted(path for path in found if path.name not in _NOT_COPIED and not path.name.startswith("."))
+    copied = sorted(path for path in found if path.name not in _NOT_COPIED and not path.name.startswith("."))
+    for path in copied:
+        if not path.name.isprintable():  # neither a manifest nor a digest can name bytes that are no text
+            raise UnreadableModelError(path, "its name has characters that cannot be printed")
+    return copied
 
 
 def _copied_bytes(directory: Path) -> int:

@@ -36,6 +36,15 @@ class AlreadyQuantisedError(QuantisationError):
         super().__init__(f"{directory} is quantised already ({method}): begin with the original")
 
 
+class SourceChangedError(QuantisationError):
+    """File `name` of the model in `directory` was changed while it was read."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.directory = directory
+        self.name = name
+        super().__init__(f"{directory}: {name} was changed while it was read: begin again when it is complete")
+
+
 class NonFiniteWeightError(QuantisationError):
     """Tensor `name` has `count` values that are infinite or no number: the model is damaged."""
 

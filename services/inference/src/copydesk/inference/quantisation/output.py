@@ -77,7 +77,8 @@ def _reported(out: Path, needed: int) -> Iterator[None]:
 def _locked_scratch(out: Path) -> Iterator[Path]:
     scratch = out.with_name(f".{out.name}.partial")
     scratch.mkdir(exist_ok=True)
-    descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+    # Not through a link: what is found in there is removed.
+    descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _lock(descriptor, scratch, out)
         try:
@@ -96,7 +97,7 @@ def _lock(descriptor: int, scratch: Path, out: Path) -> None:
     except BlockingIOError as error:
         raise OutputBusyError(out) from error
     # Whoever had the lock before may have renamed or removed what was opened.
-    if not (scratch.exists() and os.path.samestat(os.fstat(descriptor), scratch.stat())):
+    if not (scratch.exists() and os.path.samestat(os.fstat(descriptor), scratch.lstat())):
         raise OutputBusyError(out)
 
 

@@ -6,6 +6,7 @@ Format: https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from copydesk.inference.quantisation.errors import (
     AlreadyQuantisedError,
     NonFiniteWeightError,
     PickledWeightsError,
+    SourceChangedError,
 )
 from copydesk.inference.quantisation.modules import expected_tensors
 
@@ -45,6 +47,7 @@ _EXPONENT = {"F32": 0x7F800000, "BF16": 0x7F80, "F16": 0x7C00}
 
 _CHUNK_BYTES = 16 << 20
 _LONGEST_HEADER = 100_000_000
+_STAMPED = {".json", ".jinja", ".model", ".safetensors", ".txt"}
 _LEFT_OVER = ("rotary_emb.inv_freq",)
 """Old converters stored what the configuration says anyway; no engine reads it."""
 
@@ -133,6 +136,25 @@ class Source:
     config_json: Mapping[str, Any]
     tensors: Mapping[str, SourceTensor]
     sharded: bool
+
+
+def stamps(directory: Path) -> dict[str, tuple[int, ...]]:
+    """What tells, without reading them, that files of the model in `directory` have been changed."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path.suffix in _STAMPED:
+            with contextlib.suppress(OSError):  # a link to nothing
+                status = path.stat()
+                found[path.name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
+
+
+def check_unchanged(directory: Path, before: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises `SourceChangedError` for a file that has been changed since `stamps` said `before`."""
+    now = stamps(directory)
+    for name in sorted(now.keys() | before.keys()):
+        if now.get(name) != before.get(name):
+            raise SourceChangedError(directory, name)
 
 
 def open_source(directory: Path) -> Source:

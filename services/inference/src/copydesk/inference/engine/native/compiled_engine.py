@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import os
 import time
+import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from copydesk.inference.engine.native.compiled_types import (
     CdEngineOptions,
     CdLimits,
     CdRequest,
+    EngineFunctions,
     engine_functions,
 )
 from copydesk.inference.engine.native.devices import Device, OverlappingDevice
@@ -77,7 +79,6 @@ class CompiledEngine:
         self.context = context
         self.capacity = slots
         self.queue = queue
-        self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._limits = Limits(context, vocabulary)
         self._device = device
         self._functions = engine_functions(library)
@@ -87,6 +88,7 @@ class CompiledEngine:
         self._chooser = CHOOSER(self._choose)
         function, itself = device.device()
         begin, finish = device.overlap() if isinstance(device, OverlappingDevice) else (None, None)
+        self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         options = CdEngineOptions(
             slots=slots,
             queue=queue,
@@ -102,6 +104,9 @@ class CompiledEngine:
             asynchronous=asynchronous,
         )
         self._engine = self._functions.open(ctypes.byref(options))
+        # It keeps the device, which has to be done with what is under way.
+        self._release = weakref.finalize(self, _release, self._functions, self._engine, self.event_fd, device)
+        self._release.atexit = False  # a thread may be stepping still
 
     def submit(
         self,
@@ -200,9 +205,11 @@ class CompiledEngine:
         self._functions.acknowledge(self._engine)
 
     def close(self) -> None:
-        """Free what the engine holds, once the device is done with it; `run` and `step` must have returned."""
-        self._functions.close(self._engine)
-        os.close(self.event_fd)
+        """Free what the engine holds, once the device is done with it; `run` and `step` must have returned.
+
+        Nothing may be called after that. An engine that is forgotten is closed as well.
+        """
+        self._release()
 
     def _made(self, events: list[int], place: int) -> int:
         end = place + 3 + events[place + 2]
@@ -260,6 +267,11 @@ class CompiledEngine:
 
     def _broken(self, code: int) -> BaseException:
         return self._failure or self._device.failure() or EngineBrokenError(code)
+
+
+def _release(functions: EngineFunctions, engine: int, event_fd: int, _device: Device) -> None:
+    functions.close(engine)
+    os.close(event_fd)
 
 
 def _ids(tokens: Sequence[int]) -> array[int]:

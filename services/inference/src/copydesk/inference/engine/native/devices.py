@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -135,7 +136,9 @@ class NullDevice:
         library.cd_null_open.restype = ctypes.c_void_p
         library.cd_null_open.argtypes = (ctypes.c_double, ctypes.c_double, ctypes.c_int32)
         self._library = library
+        library.cd_null_close.argtypes = (ctypes.c_void_p,)
         self._address: int = library.cd_null_open(seconds, launch_seconds, vocabulary)
+        weakref.finalize(self, library.cd_null_close, self._address).atexit = False
 
     def device(self) -> tuple[int, int]:
         """The addresses of its step function and of itself."""

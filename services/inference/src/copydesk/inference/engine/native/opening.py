@@ -222,7 +222,14 @@ def _padding_device(library: ctypes.CDLL, runner: TorchRunner, options: NativeOp
     buckets = buckets_for(extent, graphs)
     pad = None if options.compiled_inputs else PythonPad(buckets, runner.context, runner.spare_row)
     backend = GpuBackend(runner.device) if runner.device.type == "cuda" else ProcessorBackend()
-    return BucketDevice(library, runner, backend, extent, buckets, pad)
+    try:
+        return BucketDevice(library, runner, backend, extent, buckets, pad)
+    except RuntimeError as error:  # torch's own of that name, or what CUDA says of a graph
+        if "out of memory" not in str(error):
+            raise
+        reason = str(error).partition("\n")[0]
+        expected = f"fewer, or fewer slots or a shorter context: {reason}"
+        raise InvalidOptionError("graphs", len(buckets), expected) from error
 
 
 def _torch_device(name: str) -> torch.device:

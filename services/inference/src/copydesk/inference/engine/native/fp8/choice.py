@@ -7,19 +7,20 @@ alike; what fails, and why, is logged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine.native.fp8 import reference
-from copydesk.inference.engine.native.fp8.kernels import ROW_STEP, RowKernels, TorchKernels
+from copydesk.inference.engine.native.fp8.kernels import ROW_STEP, RowKernels, TorchKernels, empty_rows
 from copydesk.inference.engine.native.fp8.products import PRODUCTS, Multiply, Product
 
 _log = get_logger(__name__)
 _INPUTS, _OUTPUTS, _COUNT = 64, 32, 5
 _STEP_OF_E4M3 = 0.125  # how far apart neighbours are, of themselves, at the most
 _STEP_OF_BF16 = 0.01
+_MOST_ROWS = 512  # shapes are refused for few rows; steps are hardly ever larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +29,56 @@ class Fp8Arithmetic:
 
     kernels: RowKernels
     product: Product
+    _computed: dict[tuple[int, int, bool], bool] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def multiply(self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> Multiply:
-        """Return the product with a weight [N, K] in FP8, whose scales are [N] or [1]."""
-        return PRODUCTS[self.product](weight, self._scales(weight, scale), bias)
+        """Return the product with a weight [N, K] in FP8, whose scales are [N] or [1].
+
+        Row-wise it is tried at once with every number of rows that matters: cuBLAS has no algorithm for some
+        shapes, for few rows of many columns on an H100 among them (pytorch/ao#4582). A weight that is refused is
+        multiplied `TENSORWISE`.
+        """
+        made = _product(self.product, weight, scale, bias)
+        if self.product is not Product.ROWWISE or self._computes(made, weight, biased=bias is not None):
+            return made
+        return _product(Product.TENSORWISE, weight, scale, bias)
 
     def takes(self, outputs: int, inputs: int) -> bool:
         """Whether it multiplies with a weight of this shape: hardware does by sixteens."""
         return self.product is Product.EMULATED or (outputs % 16 == 0 and inputs % 16 == 0)
 
-    def _scales(self, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        if self.product is Product.TENSORWISE:
-            return scale.reshape(-1)
-        return scale.reshape(-1).expand(weight.shape[0])
+    def _computes(self, product: Multiply, weight: torch.Tensor, *, biased: bool) -> bool:
+        outputs, inputs = weight.shape
+        case = outputs, inputs, biased
+        if case not in self._computed:
+            reason = _refusal(product, inputs, weight.device)
+            self._computed[case] = reason is None
+            if reason is not None:
+                instead = Product.TENSORWISE.value
+                _log.warning("fp8_shape_refused", outputs=outputs, inputs=inputs, reason=reason, computes=instead)
+        return self._computed[case]
+
+
+def _product(product: Product, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None) -> Multiply:
+    flat = scale.reshape(-1)
+    return PRODUCTS[product](weight, flat if product is Product.TENSORWISE else flat.expand(weight.shape[0]), bias)
+
+
+def _refusal(product: Multiply, inputs: int, device: torch.device) -> str | None:
+    """Why a product cannot be had with some number of rows; None if it always can."""
+    for count in range(ROW_STEP, _MOST_ROWS + 1, ROW_STEP):
+        rows = empty_rows(count, inputs, ROW_STEP, device)
+        rows.values.view(torch.uint8).zero_()
+        rows.scale.zero_()
+        try:
+            product(rows)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            return f"{count} rows: {str(error).partition(chr(10))[0]}"
+    return None
 
 
 EMULATION = Fp8Arithmetic(TorchKernels(), Product.EMULATED)

@@ -69,30 +69,36 @@ def _gate_quantise(x, values, scales, count, columns, stride, block: tl.constexp
 
 
 class TritonKernels:
-    """One kernel for each of what `RowKernels` says; rows are padded to sixteens with zeros."""
+    """One kernel for each of what `RowKernels` says; rows are padded to sixteens with zeros.
+
+    Triton launches on the current device, whichever the tensors are on, so that theirs is made the current one.
+    """
 
     def quantise(self, x: torch.Tensor) -> Rows:
         """Round [count, K]."""
         rows, columns = self._room(x, x.shape[1])
-        _quantise[(rows.values.shape[0],)](
-            x, rows.values, rows.scale, rows.count, columns, x.stride(0), **_how(columns)
-        )
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+            _quantise[(rows.values.shape[0],)](
+                x, rows.values, rows.scale, rows.count, columns, x.stride(0), **_how(columns)
+            )
         return rows
 
     def norm_quantise(self, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Rows:
         """Round the RMS norm of [count, K]."""
         rows, columns = self._room(x, x.shape[1])
-        _norm_quantise[(rows.values.shape[0],)](
-            x, weight, rows.values, rows.scale, rows.count, columns, x.stride(0), epsilon, **_how(columns)
-        )
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+            _norm_quantise[(rows.values.shape[0],)](
+                x, weight, rows.values, rows.scale, rows.count, columns, x.stride(0), epsilon, **_how(columns)
+            )
         return rows
 
     def gate_quantise(self, gate_up: torch.Tensor) -> Rows:
         """Round `silu(gate) * up` of [count, 2 K]."""
         rows, columns = self._room(gate_up, gate_up.shape[1] // 2)
-        _gate_quantise[(rows.values.shape[0],)](
-            gate_up, rows.values, rows.scale, rows.count, columns, gate_up.stride(0), **_how(columns)
-        )
+        with torch.cuda.device_of(gate_up):  # type: ignore[no-untyped-call]
+            _gate_quantise[(rows.values.shape[0],)](
+                gate_up, rows.values, rows.scale, rows.count, columns, gate_up.stride(0), **_how(columns)
+            )
         return rows
 
     def _room(self, x: torch.Tensor, columns: int) -> tuple[Rows, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from copydesk.common.cache_folder import cache_folder
 from copydesk.common.telemetry import get_logger
 from copydesk.inference.engine.native.compiled_types import CdRun, CdStep
 from copydesk.inference.engine.native.config import ModelConfig
-from copydesk.inference.engine.native.errors import InvalidOptionError, UnsupportedModelError
-from copydesk.inference.engine.native.int8.block import packed_block
+from copydesk.inference.engine.native.errors import InvalidOptionError, UnreadableModelError, UnsupportedModelError
+from copydesk.inference.engine.native.int8.block import Block, packed_block
 from copydesk.inference.engine.native.int8.packing import CdShape, Packer, block_size, shape_of
 from copydesk.inference.engine.native.layout import Run, StepResult
 from copydesk.inference.engine.native.rope import cosines_and_sines
 from copydesk.inference.engine.native.scales import kept_modules
+from copydesk.inference.engine.native.tensors import checkpoint_files
 
 _log = get_logger(__name__)
 KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
@@ -27,6 +29,9 @@ KERNELS_VARIABLE = "COPYDESK_INT8_KERNELS"
 PORTABLE = "portable"
 """The kernels that any processor has; on those without better ones torch is faster."""
 
+
+_MOST_GROWTH, _SMALL = 16, 16 << 20
+"""Packing pads sides of some dozens of numbers, and copies a head that is the embedding."""
 
 _WIDEST_HEAD = 512  # numbers; kWidest of int8_place.inl
 
@@ -90,7 +95,12 @@ class Int8Decoder:
         folder = folder or cache_folder() / "packed"
         packer = Packer(library, config, directory)
         size, read_as = block_size(library, shape), repr(config.quantisation)
-        self._block = packed_block(directory, size, packer.fill, folder, read_as=read_as)
+        _check_plausible(directory, size)
+        try:
+            self._block = packed_block(directory, size, packer.fill, folder, read_as=read_as)
+        except OSError as error:
+            expected = f"another, or more memory: the packed weights take {size >> 20} MiB"
+            raise InvalidOptionError("precision", "int8", expected) from error
         cos, sin = (
             np.ascontiguousarray(t, np.float32) for t in cosines_and_sines(config.rope, config.head_dim, context)
         )
@@ -109,6 +119,9 @@ class Int8Decoder:
         self._address = library.cd_decoder_open(ctypes.byref(options))
         if not self._address:
             raise InvalidOptionError("slots", slots, f"fewer: there is no memory for {context} tokens each")
+        library.cd_decoder_close.argtypes = (ctypes.c_void_p,)
+        self._release = weakref.finalize(self, _release, library, self._address, self._block)
+        self._release.atexit = False  # a thread may be stepping still
         library.cd_decoder_step.restype = ctypes.c_int32
         library.cd_decoder_step.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         _log.info("int8_decoder_ready", kernels=self.kernels, threads=threads)
@@ -149,8 +162,17 @@ class Int8Decoder:
         return StepResult.split(runs, chosen, scores)
 
     def close(self) -> None:
-        """Free the caches and end the threads."""
-        close = self._library.cd_decoder_close
-        close.argtypes = (ctypes.c_void_p,)
-        close(self._address)
+        """Free the caches and end the threads; a decoder that is forgotten is closed as well."""
+        self._release()
         self._address = None
+
+
+def _check_plausible(directory: Path, size: int) -> None:
+    """Refuse a block that its checkpoint could never fill, before a disk is filled for it."""
+    stored = sum(path.stat().st_size for path in checkpoint_files(directory))
+    if size > _MOST_GROWTH * stored + _SMALL:
+        raise UnreadableModelError(directory, f"has {stored} bytes of weights, far fewer than config.json implies")
+
+
+def _release(library: ctypes.CDLL, address: int, _block: Block) -> None:
+    library.cd_decoder_close(address)
