@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 from copydesk.cli.commands.capacity import TOO_BUSY
 from copydesk.cli.main import app
 from copydesk.cli.onboarding.tuning import DEFAULT, Setting
+from copydesk.common.cache_folder import cache_folder
 from copydesk.common.profile import read_profile
 from tests.fixtures.fleet import READY_SECONDS, Fleet
 from tests.fixtures.tiny_model import write_tiny_model
@@ -33,6 +34,10 @@ def as_if_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """What the command sets for a whole process is undone; its cache is a folder of the test."""
     for module in ("model_onboard", "model_search"):
         monkeypatch.setattr(f"copydesk.cli.commands.{module}.configure_logging", lambda *_, **__: None)
+    compiled = cache_folder() / "native"  # takes minutes to make on a busy machine, and is the same for all
+    compiled.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "native").symlink_to(compiled)
     monkeypatch.setenv("COPYDESK_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "1")

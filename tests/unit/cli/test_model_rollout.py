@@ -60,7 +60,7 @@ def totals(digest: str, requests: int) -> VersionTotals:
 
 
 def load(pod: str, digest: str, *, state: EndpointState = EndpointState.READY, model: str = "m") -> LoadReport:
-    numbers = {"running": 0, "queued": 0, "capacity": 4, "sequence": 1, "port": 1}
+    numbers: dict[str, Any] = {"running": 0, "queued": 0, "capacity": 4, "sequence": 1, "port": 1}
     return LoadReport(
         model=model, pod=pod, digest=digest, state=state, sent_at=0, started_at=0, host="h", step_ms=1.0, **numbers
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.cli.onboarding.trial_fleet import environment
 from copydesk.cli.onboarding.tuning import DEFAULT, Measured, Setting, Tuned, settings_to_try, survivors, tune
 
 SETTINGS = settings_to_try(4, quick=False)
@@ -68,3 +69,9 @@ def test_the_default_stays_to_the_end(speeds: list[float]) -> None:
 def test_one_core_has_no_half() -> None:
     assert not any(setting.threads for setting in settings_to_try(1, quick=False))
     assert len(settings_to_try(4, quick=True)) == 3
+
+
+def test_variables_do_not_make_a_fleet_another_than_its_profile_says() -> None:
+    kept = {"HOME": "/root", "COPYDESK_INFERENCE_DEVICE": "cuda", "COPYDESK_CACHE_DIR": "/cache"}
+    dropped = {"COPYDESK_GATEWAY_CACHE": "memory", "COPYDESK_INFERENCE_SLOTS": "4"}
+    assert environment({**kept, **dropped}) == kept

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from copydesk.cli.onboarding.answers import RememberingSubject, answers_path
@@ -63,8 +65,14 @@ def test_answers_that_cannot_be_kept_end_it(tmp_path: Path) -> None:
 def test_weights_that_are_no_numbers_are_found(tmp_path: Path) -> None:
     good = np.array([1.0, -448.0, 3e38], dtype=np.float32)
     bad = np.array([np.nan, 1.0, -np.inf], dtype=np.float32)
-    tensors = {"good": good, "bad": bad, "half": bad.astype(np.float16), "brain": bad.astype(ml_dtypes.bfloat16)}
-    save_file({**tensors, "integers": np.full(3, -1, dtype=np.int8)}, tmp_path / "model.safetensors")
+    tensors: dict[str, NDArray[Any]] = {
+        "good": good,
+        "bad": bad,
+        "half": bad.astype(np.float16),
+        "brain": bad.astype(ml_dtypes.bfloat16),
+        "integers": np.full(3, -1, dtype=np.int8),
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
     found = {one.name: one.values for one in bad_tensors(tmp_path)}
     assert found == {"bad": 2, "half": 2, "brain": 2}
     assert BadTensor(name="bad", values=2) in bad_tensors(tmp_path)

@@ -15,6 +15,7 @@ SHAPES = (8, 32)
 LEAST = 3
 """Measurements, however long they take: fewer have no interval."""
 _GRACE_S = 120.0
+_FULL = "http_429"
 
 
 class BurstFailedError(CopydeskError):
@@ -42,15 +43,19 @@ async def _rates(target: Target, seconds: float) -> tuple[float, ...]:
         rates: list[float] = []
         end = time.monotonic() + seconds
         while len(rates) < LEAST or time.monotonic() < end:
-            took = [await _burst(generators, shape) for shape in SHAPES]
-            rates.append(sum(SHAPES) / sum(took))
+            bursts = [await _burst(generators, shape) for shape in SHAPES]
+            rates.append(sum(count for count, _ in bursts) / sum(took for _, took in bursts))
         return tuple(rates)
 
 
-async def _burst(generators: Generators, count: int) -> float:
-    """Return the seconds until the last of so many requests at once was answered."""
+async def _burst(generators: Generators, count: int) -> tuple[int, float]:
+    """Return how many of so many requests at once were answered, and the seconds until all were over.
+
+    What a fleet refuses because it is full counts as not answered, and no more: a slower setting refuses more.
+    """
     samples = await generators.fly([0.0] * count, grace=_GRACE_S)
-    for sample in samples:
-        if sample.failure is not None:
-            raise BurstFailedError(str(sample.failure)[:300])
-    return max(sample.finished for sample in samples)
+    failures = [sample.failure for sample in samples if sample.failure is not None]
+    fatal = next((failure for failure in failures if failure.kind != _FULL), None)
+    if fatal is not None or len(failures) == count:
+        raise BurstFailedError(str(fatal or failures[0])[:300])
+    return count - len(failures), max(sample.finished for sample in samples)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ HOST = "127.0.0.1"
 READY_S = 900.0
 """How long a fleet may take until it serves: large checkpoints on a slow disk take minutes."""
 END_S = 90.0
+_PROFILED = {f"COPYDESK_INFERENCE_{key}" for key in ("DTYPE", "SLOTS", "DRAFT", "DRAFT_TOKENS", "MODEL_DIGEST")}
 
 
 class TrialFleetError(CopydeskError):
@@ -73,8 +74,20 @@ def start_tethered(arguments: list[str], *, stdout: Any, stderr: Any) -> subproc
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
-        env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+        env={**environment(os.environ), PARENT_VARIABLE: str(os.getpid())},
     )
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without those that would have a fleet be another than its profile says.
+
+    A gateway's keys, limits and cache have no say in what a pod can do; a cache would hide it.
+    """
+    return {
+        name: value
+        for name, value in variables.items()
+        if not name.startswith("COPYDESK_GATEWAY_") and name not in _PROFILED
+    }
 
 
 def _wait(process: subprocess.Popen[bytes], errors: Path) -> float:
