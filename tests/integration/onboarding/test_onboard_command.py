@@ -64,6 +64,7 @@ def command(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["model", *map(str, arguments)])
 
 
+@pytest.mark.timeout(900)
 def test_a_model_ends_as_a_fleet_that_corrects(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,7 @@ class Onboarding:
         assert self.lines[-1].startswith(beginning), "\n".join(self.lines)
 
 
+@pytest.mark.timeout(900)
 def test_a_run_that_was_killed_goes_on_at_the_first_stage_that_is_not_done(
     model: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_run_that_was_killed_goes_on_at_the_first_stage_that_is_not_done(
     assert not any("kept from before" in line for line in changed.lines)
 
 
+@pytest.mark.timeout(900)
 def test_a_fleet_ends_with_the_run_that_started_it(model: Path, data: Path, tmp_path: Path) -> None:
     run = Onboarding(model, "--out", tmp_path / "out", "--data", data, "--plan", "original-int8", "--quick")
     family: list[psutil.Process] = []
