@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -88,8 +89,8 @@ class Fleet:
         self.pods.append(pod)
         return pod
 
-    def task(self, work: object) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)  # type: ignore[arg-type]
+    def task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._stack.push_async_callback(ended, task)
         return task
 
