@@ -319,15 +319,14 @@ def _sha256(path: Path) -> str:
 
 def _followed(command: list[str], tell: Tell) -> tuple[int, str]:
     """Run the command as a child, and pass on what it says; return its exit code and its last line."""
-    process = start_tethered(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
     last = ""
-    try:
-        for raw in process.stderr:
-            last = raw.decode(errors="replace").strip() or last
-            tell(last)
-        return process.wait(), last
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+    with start_tethered(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        try:
+            for raw in process.stderr:
+                last = raw.decode(errors="replace").strip() or last
+                tell(last)
+            return process.wait(), last
+        finally:
+            if process.poll() is None:
+                process.terminate()
