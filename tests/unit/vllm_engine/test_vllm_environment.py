@@ -66,6 +66,15 @@ def test_all_that_is_missing_or_too_old_is_named_with_what_installs_it() -> None
     )
 
 
+def test_without_vllm_an_environment_of_its_own_is_advised() -> None:
+    with pytest.raises(UnfitInterpreterError) as raised:
+        require_fit("/v/bin/python", found(vllm_cpu=""))
+    assert str(raised.value) == (
+        "/v/bin/python lacks vllm 0.32 or newer (there is none): "
+        "scripts/vllm-env.sh DIR makes an environment for it, VLLM_PYTHON names its bin/python (docs/vllm.md)"
+    )
+
+
 def test_an_old_python_is_told_first() -> None:
     with pytest.raises(UnfitInterpreterError, match=r"is Python 3\.10; expected 3\.11 or newer"):
         require_fit("python", Found((3, 10), Path("/v"), {}))

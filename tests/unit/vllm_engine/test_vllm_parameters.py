@@ -101,6 +101,13 @@ def test_on_a_cpu_the_cache_has_room_for_all_slots_in_whole_blocks() -> None:
     assert cache_bytes(VllmOptions(dtype="float32", cache_tokens=600), LLAMA) == (5 + 1) * 128 * a_token * 2
     assert cache_bytes(VllmOptions(cache_tokens=1), LLAMA) == (5 + 1) * 128 * a_token
     assert cache_bytes(VllmOptions(), {}) == 1 << 30
+    for lie in (
+        {"num_key_value_heads": "3"},
+        {"head_dim": [64]},
+        {"hidden_size": True},
+        {"num_hidden_layers": -1},
+    ):
+        assert cache_bytes(VllmOptions(), LLAMA | lie) == 1 << 30
 
 
 def test_a_gpu_gives_a_share_of_its_memory_unless_the_cache_is_sized() -> None:
@@ -147,6 +154,8 @@ def test_sizes_and_the_rule_against_tokenizers_and_pickles_arrive() -> None:
     [
         (VllmOptions(dtype="int8"), "dtype"),
         (VllmOptions(device="null:5"), "device"),
+        (VllmOptions(device="cudax"), "device"),
+        (VllmOptions(device="cuda:-1"), "device"),
         (VllmOptions(context=4096), "context"),
     ],
 )

@@ -99,8 +99,13 @@ def require_fit(python: str, found: Found) -> None:
         for name, least, version in lacking
     ]
     wanted = " ".join(f"'{name}>={_dotted(least)}'" for name, least, _ in lacking)
-    install = f"{python} -m pip install {wanted} (docs/vllm.md)"
-    raise UnfitInterpreterError(python, f"lacks {', '.join(said)}: {install}")
+    advice = f"{python} -m pip install {wanted} (docs/vllm.md)"
+    if ("vllm", "") in [(name, version) for name, _, version in lacking]:
+        # Which brings versions of its own of much else.
+        advice = (
+            "scripts/vllm-env.sh DIR makes an environment for it, VLLM_PYTHON names its bin/python (docs/vllm.md)"
+        )
+    raise UnfitInterpreterError(python, f"lacks {', '.join(said)}: {advice}")
 
 
 def make_bridge(folder: Path) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -17,6 +18,7 @@ DRAFT_TOKENS, LONGEST_MATCH, SHORTEST_MATCH = 16, 4, 2
 
 _CPU_BLOCK, _GPU_BLOCK = 128, 16  # tokens; vLLM's own
 _UNKNOWN_SHAPE_BYTES = 1 << 30
+_GPU = re.compile(r"cuda(:[0-9]{1,3})?")
 
 
 class UnservedOptionError(CopydeskError):
@@ -82,7 +84,7 @@ def check_options(options: VllmOptions, config: Mapping[str, Any]) -> None:
     if options.dtype not in {"auto", "bfloat16", "float32"}:
         expected = "auto, bfloat16 or float32: vLLM computes in 8 bits where the model's weights are quantised"
         raise UnservedOptionError("dtype", options.dtype, expected)
-    if not options.is_cpu and not options.device.startswith("cuda"):
+    if not options.is_cpu and not _GPU.fullmatch(options.device):
         raise UnservedOptionError("device", options.device, "cpu, cuda or cuda:N with vLLM")
     longest = config.get("max_position_embeddings")
     if isinstance(longest, int) and options.context > longest:
@@ -182,10 +184,16 @@ def _bytes_a_token(options: VllmOptions, config: Mapping[str, Any]) -> int | Non
     heads, hidden, layers = (
         config.get(key) for key in ("num_attention_heads", "hidden_size", "num_hidden_layers")
     )
-    if not (isinstance(heads, int) and heads and isinstance(hidden, int) and isinstance(layers, int)):
+    if not (_is_count(heads) and _is_count(hidden) and _is_count(layers)):
         return None
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or hidden // heads
+    if not (_is_count(kv_heads) and _is_count(head_dim)):
+        return None
     stored = config.get("dtype") or config.get("torch_dtype")
     wide = options.dtype == "float32" or (options.dtype == "auto" and stored == "float32")
     return int(2 * layers * kv_heads * head_dim * (4 if wide else 2))
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
