@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from copydesk.autoscaler import PodState, pod_roster
 from copydesk.autoscaler import demand_roster as roster
 from copydesk.autoscaler.dropped import Dropped
-from copydesk.autoscaler.latency import BUCKETS, NOTHING, difference, percentile_ms
+from copydesk.autoscaler.latency import NOTHING, difference
 from copydesk.autoscaler.observation import GatewayDemand, Observation
 from copydesk.autoscaler.observer import Observer
+from copydesk.common.latency import BUCKETS, percentile_ms
 from copydesk.common.messages import (
     LATENCY_BOUNDS_MS,
     DemandReport,

@@ -16,9 +16,10 @@ from copydesk.cli.commands.up import CannotStartError, UpRequest, check_candidat
 from copydesk.cli.fleet.plan import Candidate
 from copydesk.cli.main import app
 from copydesk.cli.rollout.conductor import Beginning, Conductor, Terms
-from copydesk.cli.rollout.gathered import BUCKETS, Gathered, percentile, slower
+from copydesk.cli.rollout.gathered import Gathered, slower
 from copydesk.cli.rollout.roster import Roster, VersionError, Versions, digest_of, find_versions
 from copydesk.cli.rollout.status import picture, status_of
+from copydesk.common.latency import BUCKETS, percentile_ms
 from copydesk.common.messages import (
     LATENCY_BOUNDS_MS,
     ComparedTotals,
@@ -140,7 +141,7 @@ def test_what_is_slower_is_between_the_buckets_around(counts: list[int], slo: fl
 
 @given(buckets)
 def test_percentiles_rise_and_lie_within_the_bounds(counts: list[int]) -> None:
-    found = [percentile(counts, share) for share in (0.01, 0.5, 0.99, 1.0)]
+    found = [percentile_ms(counts, share) for share in (0.01, 0.5, 0.99, 1.0)]
     if not sum(counts):
         assert found == [None] * 4
         return

@@ -14,8 +14,9 @@ import math
 from dataclasses import dataclass, field
 
 from copydesk.autoscaler.dropped import Dropped
-from copydesk.autoscaler.latency import BUCKETS, NOTHING, difference, percentile_ms
+from copydesk.autoscaler.latency import NOTHING, difference
 from copydesk.autoscaler.observation import GatewayDemand
+from copydesk.common.latency import BUCKETS, percentile_ms
 from copydesk.common.messages import DemandReport, InvalidNameError, subject_token
 
 MOST_GATEWAYS = 4096

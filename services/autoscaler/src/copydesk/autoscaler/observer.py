@@ -8,9 +8,10 @@ import msgspec
 
 from copydesk.autoscaler.demand_roster import DemandRoster, Tally
 from copydesk.autoscaler.dropped import Dropped
-from copydesk.autoscaler.latency import difference, percentile_ms
+from copydesk.autoscaler.latency import difference
 from copydesk.autoscaler.observation import Observation
 from copydesk.autoscaler.pod_roster import PodRoster
+from copydesk.common.latency import percentile_ms
 from copydesk.common.messages import DemandReport, EndpointsSnapshot, LoadReport
 
 

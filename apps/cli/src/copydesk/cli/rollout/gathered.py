@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
+from copydesk.common.latency import BUCKETS
 from copydesk.common.messages import (
     LATENCY_BOUNDS_MS,
     ComparedTotals,
@@ -20,8 +20,6 @@ SILENT_SECONDS = 5.0
 
 FORGET_SECONDS = 60.0
 """A gateway that is silent for so long has gone, if others have not; what it counted stays."""
-
-BUCKETS = len(LATENCY_BOUNDS_MS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +165,6 @@ def slower(counts: Sequence[int], slo_ms: float) -> int:
     low = LATENCY_BOUNDS_MS[index - 1] if index else 0
     high = LATENCY_BOUNDS_MS[index]
     return above + round(counts[index] * (high - slo_ms) / (high - low))
-
-
-def percentile(counts: Sequence[int], share: float) -> float | None:
-    """Return the latency, in milliseconds, that `share` of the requests kept to; None where there were none.
-
-    Within a bucket they are taken to lie evenly; what is slower than the last bound is told as that bound.
-    """
-    total = sum(counts)
-    if not total:
-        return None
-    left = share * total
-    for (low, high), count in zip(pairwise((0, *LATENCY_BOUNDS_MS)), counts, strict=False):
-        if count and left <= count:
-            return low + (high - low) * left / count
-        left -= count
-    return float(LATENCY_BOUNDS_MS[-1])
 
 
 def _both(one: ComparedTotals, other: ComparedTotals) -> ComparedTotals:

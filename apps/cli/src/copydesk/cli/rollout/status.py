@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from copydesk.cli.rollout.conductor import Conductor
-from copydesk.cli.rollout.gathered import Side, percentile
+from copydesk.cli.rollout.gathered import Side
 from copydesk.cli.rollout.roster import short
+from copydesk.common.latency import percentile_ms
 from copydesk.common.messages import ComparedTotals
 
 
@@ -118,8 +119,8 @@ def _version(digest: str, pods: int, side: Side, slo_ms: float) -> VersionStatus
         requests=side.requests,
         failures=side.failures,
         refused=side.refused,
-        p50_ms=percentile(side.counts, 0.5),
-        p99_ms=percentile(side.counts, 0.99),
+        p50_ms=percentile_ms(side.counts, 0.5),
+        p99_ms=percentile_ms(side.counts, 0.99),
         slow=slow / side.requests if side.requests else None,
     )
 
