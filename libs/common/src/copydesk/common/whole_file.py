@@ -1,4 +1,4 @@
-"""Files that are replaced in one step."""
+"""Files and directories that are there whole or not at all, even after a crash."""
 
 from __future__ import annotations
 
@@ -24,3 +24,19 @@ def replace_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
+
+
+def flush_directory(directory: Path) -> None:
+    """Have the disk keep all files of a directory that holds nothing else, and their names. Raises `OSError`."""
+    for path in directory.iterdir():
+        flush_path(path)
+    flush_path(directory)
+
+
+def flush_path(path: Path) -> None:
+    """Have the disk keep a file's content, or a directory's list of names. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

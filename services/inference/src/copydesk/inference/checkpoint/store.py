@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from copydesk.common.cache_folder import cache_folder
+from copydesk.common.whole_file import flush_directory, flush_path
 from copydesk.inference.checkpoint.errors import CacheFullError, CacheUnusableError, CorruptCheckpointError
 from copydesk.inference.checkpoint.manifest import check_contents, describe, write_manifest
 
@@ -76,11 +76,11 @@ class ModelStore:
         try:
             build(scratch)
             write_manifest(scratch, describe(scratch, key))
-            _flush(scratch)
+            flush_directory(scratch)
             check_contents(scratch)
             shutil.rmtree(target, ignore_errors=True)
             scratch.rename(target)
-            _flush_path(self.root)
+            flush_path(self.root)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -111,17 +111,3 @@ class ModelStore:
 
 def _scratch(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial")
-
-
-def _flush(directory: Path) -> None:
-    for path in directory.iterdir():
-        _flush_path(path)
-    _flush_path(directory)
-
-
-def _flush_path(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

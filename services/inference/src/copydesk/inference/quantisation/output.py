@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from copydesk.common.whole_file import flush_directory, flush_path
 from copydesk.inference.quantisation.errors import (
     OutputBusyError,
     OutputExistsError,
@@ -53,11 +54,11 @@ def appearing(out: Path, needed: int) -> Iterator[Path]:
             raise OutputFullError(out.parent, needed, free)
         with _locked_scratch(out) as scratch:
             yield scratch
-            _flush(scratch)
+            flush_directory(scratch)
             if out.exists():
                 raise OutputExistsError(out)
             scratch.rename(out)
-            _flush_path(out.parent)
+            flush_path(out.parent)
 
 
 @contextlib.contextmanager
@@ -99,17 +100,3 @@ def _lock(descriptor: int, scratch: Path, out: Path) -> None:
     # Whoever had the lock before may have renamed or removed what was opened.
     if not (scratch.exists() and os.path.samestat(os.fstat(descriptor), scratch.lstat())):
         raise OutputBusyError(out)
-
-
-def _flush(directory: Path) -> None:
-    for path in directory.iterdir():
-        _flush_path(path)
-    _flush_path(directory)
-
-
-def _flush_path(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
