@@ -18,7 +18,7 @@ import numpy as np
 
 from copydesk.common.errors import CopydeskError
 from copydesk.evaluation.figures import Figure
-from copydesk.evaluation.resampling import Array
+from copydesk.evaluation.resampling import Array, interval
 
 CONFIDENCE = 0.95
 """That a loss is within its bound on one side; both bounds together hold 90 %."""
@@ -187,8 +187,8 @@ _Z = 1.6448536269514722
 
 
 def _bounded(value: float, resampled: Array, sentences: int) -> Loss:
-    low, high = np.quantile(resampled, [1.0 - CONFIDENCE, CONFIDENCE])
-    return Loss(value, float(low), float(high), sentences)
+    low, high = interval(resampled, 2.0 * CONFIDENCE - 1.0)
+    return Loss(value, low, high, sentences)
 
 
 def _verdict(loss: Loss, margin: float) -> Verdict:

@@ -15,7 +15,6 @@ from copydesk.common.errors import CopydeskError
 
 ORIGINAL = "original"
 LOADED_INT8 = "original-int8"
-SCHEMES = ("fp8", "int8")
 GROUPS = ("attention", "mlp", "first-last")
 NOT_HERE = (
     "FP8 plans were left out: this processor only emulates FP8, many times slower, so that their speed cannot be "
