@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from copydesk.evaluation import picture
+from copydesk.evaluation.document import document, table
 from copydesk.evaluation.result import Change, EditFigures, EvaluationResult
 from copydesk.evaluation.wording import ROWS, VERDICTS, data_line, estimate, gate_line, kept, rate, told
 from copydesk.text import edits
@@ -50,7 +51,6 @@ if (table) {
   });
 }
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 def html(result: EvaluationResult, *, title: str, facts: Sequence[tuple[str, str]] = ()) -> str:
@@ -66,14 +66,7 @@ def html(result: EvaluationResult, *, title: str, facts: Sequence[tuple[str, str
         _types(result),
         _changes(result),
     ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{_STYLE}{picture.STYLE}</style></head>\n<body><main>\n{body}\n</main>"
-        f"<script>{_SCRIPT}</script></body></html>\n"
-    )
+    return document(title, parts, style=_STYLE + picture.STYLE, script=_SCRIPT)
 
 
 def _verdict(result: EvaluationResult) -> str:
@@ -122,7 +115,7 @@ def _figures(result: EvaluationResult) -> str:
     rates = [model.rate for model in (result.candidate, result.reference) if model]
     rows.append(["sentences a second, side by side", *map(rate, rates)])
     rows.append(["GLEU of the text as it is", f"{result.gleu_unchanged:.2f}"])
-    return _table("Figures, with 95 % intervals", head, rows)
+    return table("Figures, with 95 % intervals", head, rows)
 
 
 def _types(result: EvaluationResult) -> str:
@@ -133,23 +126,11 @@ def _types(result: EvaluationResult) -> str:
         [row.type, *_cells(row.candidate), *(_cells(row.reference) if row.reference else [])]
         for row in result.types
     ]
-    return _table(f"Edits by type, found by {result.edits_by}", head, rows) if rows else ""
+    return table(f"Edits by type, found by {result.edits_by}", head, rows) if rows else ""
 
 
 def _cells(figures: EditFigures) -> list[str]:
     return [str(figures.right), str(figures.wrong), str(figures.missed), f"{100 * figures.f_half:.1f}"]
-
-
-def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    lines = []
-    for first, *cells in rows:
-        plain = "".join(f"<td>{escape(cell)}</td>" for cell in [*cells, *[""] * (len(head) - 1 - len(cells))])
-        lines.append(f'<tr><th scope="row">{escape(first)}</th>{plain}</tr>')
-    return (
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{titles}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table>"
-    )
 
 
 def _changes(result: EvaluationResult) -> str:

@@ -12,6 +12,7 @@ from copydesk.cli.onboarding.search_table import rate, ratio
 from copydesk.cli.onboarding.sizing import LOADS, rate_at_target, size_for
 from copydesk.cli.onboarding.stages import Onboarded
 from copydesk.common.profile import CapacityPart, Profile
+from copydesk.evaluation.document import document, table
 from copydesk.evaluation.page import marked
 from copydesk.evaluation.result import Change
 from copydesk.evaluation.wording import ROWS, data_line, estimate, gate_line
@@ -33,7 +34,6 @@ del{background:#c43b3b33;text-decoration:line-through}ins{background:#2ea04344;t
 .small{font-size:.9rem}svg{max-width:100%;height:auto}
 @media print{body{margin:0;max-width:none;font-size:11pt}h2{break-after:avoid}tr,figure,pre{break-inside:avoid}}
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,13 +65,7 @@ def page(
         _next(facts),
         _details(profile, onboarded, facts),
     ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
-    )
+    return document(title, parts, style=_STYLE)
 
 
 def verdict(profile: Profile, onboarded: Onboarded) -> str:
@@ -119,7 +113,7 @@ def _quality(onboarded: Onboarded) -> str:
     return (
         f"<h2>Quality, before and after</h2><p>{escape(data_line(result))}. Figures with their 95 % intervals. "
         "GLEU says from 0 to 100 how near corrections are to those of people.</p>"
-        f"{_table('Quality', head, rows)}{rule}{_examples(result.changes, compared=compared)}"
+        f"{table('Quality', head, rows)}{rule}{_examples(result.changes, compared=compared)}"
     )
 
 
@@ -149,7 +143,7 @@ def _speed(onboarded: Onboarded) -> str:
             ]
             for one in found.tried
         ]
-        parts.append(_table("Precision plans", ["plan", "gate", "sentences/s", "beside the original"], rows))
+        parts.append(table("Precision plans", ["plan", "gate", "sentences/s", "beside the original"], rows))
         parts.append(f"<p>Chosen: {escape(str(found.choice))}, {escape(found.why)}.</p>")
         parts += [f"<p>{escape(note[:1].upper() + note[1:])}.</p>" for note in found.notes]
     rows = [
@@ -159,7 +153,7 @@ def _speed(onboarded: Onboarded) -> str:
         ]
         for one in tuned.measured
     ]
-    parts.append(_table("Settings of the engine, each one's last measurement", ["setting", "requests/s"], rows))
+    parts.append(table("Settings of the engine, each one's last measurement", ["setting", "requests/s"], rows))
     parts.append(f"<p>Chosen: {escape(tuned.setting.name)}, {escape(tuned.why)}.</p>")
     cold = onboarded.cold_start
     starts = ", ".join(f"{one:.1f}" for one in cold.seconds)
@@ -194,7 +188,7 @@ def _sizes(held: CapacityPart, each: float) -> str:
         cautious = "not known" if size.cautious is None else f"{size.cautious:,}"
         rows.append([f"{load:g}", f"{load:g} / {each:.3g} = {load / each:.2f}", f"{size.pods:,}", cautious])
     head = ["requests/s", "arithmetic", "pods", "if R* is at the lower end of its interval"]
-    return _table("Pods for a load", head, rows)
+    return table("Pods for a load", head, rows)
 
 
 def risks(onboarded: Onboarded, facts: Facts, certificate: Certificate | None) -> Iterator[str]:
@@ -255,7 +249,7 @@ def _details(profile: Profile, onboarded: Onboarded, facts: Facts) -> str:
     ]
     if profile.capacity is not None:
         rows.append(["hardware of the certificate", profile.capacity.hardware])
-    return "<h2>Details</h2>" + _table("What exactly this is about", ["", ""], rows)
+    return "<h2>Details</h2>" + table("What exactly this is about", ["", ""], rows)
 
 
 def _list(title: str, items: Sequence[str]) -> str:
@@ -263,13 +257,3 @@ def _list(title: str, items: Sequence[str]) -> str:
         return ""
     lines = "".join(f"<li>{escape(item)}</li>" for item in items)
     return f"<h2>{escape(title)}</h2><ul>{lines}</ul>"
-
-
-def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head) if any(head) else ""
-    lines = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for first, *cells in rows
-    )
-    top = f"<thead><tr>{titles}</tr></thead>" if titles else ""
-    return f"<table><caption>{escape(caption)}</caption>{top}<tbody>{lines}</tbody></table>"
