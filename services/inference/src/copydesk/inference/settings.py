@@ -14,7 +14,6 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
-from copydesk.common.settings import RefusedSettingError
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 
@@ -313,9 +312,6 @@ class InferenceSettings(ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
         engine = {key: value for key, value in msgspec.structs.asdict(profile.engine).items() if value is not None}
         if "draft" in engine:
             engine["draft"] = (Draft.AUTO if engine["draft"] else Draft.OFF).value
-        if "engine" not in cls.model_fields and engine.pop("engine") != "native":
-            found = profile.engine.engine
-            raise RefusedSettingError("profile", f"{path}: engine.engine: {found!r}; this pod has only native")
         return {
             "model": profile.model.name,
             "model_dir": profile.model_directory(path),
