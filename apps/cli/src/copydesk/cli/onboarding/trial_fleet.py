@@ -26,7 +26,9 @@ HOST = "127.0.0.1"
 READY_S = 900.0
 """How long a fleet may take until it serves: large checkpoints on a slow disk take minutes."""
 END_S = 90.0
-_PROFILED = {f"COPYDESK_INFERENCE_{key}" for key in ("DTYPE", "SLOTS", "DRAFT", "DRAFT_TOKENS", "MODEL_DIGEST")}
+_PROFILED = {
+    f"COPYDESK_INFERENCE_{key}" for key in ("DTYPE", "ENGINE", "SLOTS", "DRAFT", "DRAFT_TOKENS", "MODEL_DIGEST")
+}
 
 
 class TrialFleetError(CopydeskError):
