@@ -20,11 +20,7 @@ class ProfiledSettings(ServiceSettings):
 
     @classmethod
     def said_by(cls, profile: Profile, path: Path) -> dict[str, Any]:
-        """Return what a profile, read from `path`, says of these settings, by the name of the field.
-
-        Raises:
-            RefusedSettingError: It asks for what these settings cannot say.
-        """
+        """Return what a profile, read from `path`, says of these settings, by the name of the field."""
         raise NotImplementedError
 
     @classmethod

@@ -57,10 +57,7 @@ class OfflineCorrector:
             CannotStartError: A setting, or the model, is not usable.
         """
         threads = str(settings.thread_count())
-        for variable in (
-            "OMP_NUM_THREADS",
-            "MKL_NUM_THREADS",
-        ):  # libraries read them as they load
+        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # libraries read them as they load
             os.environ.setdefault(variable, threads)
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         engine, digest = load_engine(settings)
