@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from copydesk.inference.engine.native.files import INDEX, PICKLED, SINGLE
 from copydesk.inference.inspection.headers import HeaderError, Stored, read_header
 from copydesk.inference.inspection.report import Problem, error, warning
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 LARGEST_JSON = 64 << 20
-PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib"})
 _SHARD = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
 _AGAIN = "get the file again"
 
@@ -49,7 +47,7 @@ def look_at_files(directory: Path) -> Iterator[Problem]:
     for path in paths:
         if path.is_symlink():
             yield from _link_problems(directory, path)
-    pickles = [path.name for path in paths if path.suffix.lower() in PICKLES]
+    pickles = [path.name for path in paths if path.suffix.lower() in PICKLED]
     if not pickles:
         return
     if any(path.suffix == ".safetensors" or path.name == INDEX for path in paths):

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-LONGEST_HEADER = 100_000_000
-"""The format's own limit. Headers of real models have some hundred kilobytes."""
+from copydesk.inference.engine.native.files import LONGEST_HEADER
 
 ITEM_BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),

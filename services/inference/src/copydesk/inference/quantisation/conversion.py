@@ -20,6 +20,7 @@ from copydesk.inference.checkpoint.manifest import (
     write_manifest,
 )
 from copydesk.inference.engine.native.errors import UnreadableModelError
+from copydesk.inference.engine.native.files import INDEX
 from copydesk.inference.quantisation.arithmetic import quantise_weight
 from copydesk.inference.quantisation.modules import LinearModule, linear_modules
 from copydesk.inference.quantisation.output import appearing, check_output
@@ -27,7 +28,7 @@ from copydesk.inference.quantisation.plan import PrecisionPlan, Resolved, resolv
 from copydesk.inference.quantisation.report import Measured, ModuleReport, QuantisationReport, write_report
 from copydesk.inference.quantisation.scheme import Quantisation, Scheme, WeightScale, quantisation_config
 from copydesk.inference.quantisation.shards import Entry, Shard, ShardFiles, index_name, index_of, lay_out
-from copydesk.inference.quantisation.source import INDEX, Source, check_unchanged, open_source, stamps
+from copydesk.inference.quantisation.source import Source, check_unchanged, open_source, stamps
 
 Progress = Callable[[str, float], None]
 """Called with what is being done, and which share of the whole is done, 0 to 1."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from copydesk.inference.quantisation.source import INDEX, SINGLE
+from copydesk.inference.engine.native.files import INDEX, SINGLE
 
 ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "I8": 1}
 _ALIGNMENT = 8

@@ -24,7 +24,14 @@ from copydesk.inference.engine.native.errors import (
     TensorMismatchError,
     UnreadableModelError,
 )
-from copydesk.inference.engine.native.files import read_settings, require_file
+from copydesk.inference.engine.native.files import (
+    INDEX,
+    LONGEST_HEADER,
+    PICKLED,
+    SINGLE,
+    read_settings,
+    require_file,
+)
 from copydesk.inference.quantisation.errors import (
     AlreadyQuantisedError,
     NonFiniteWeightError,
@@ -32,10 +39,6 @@ from copydesk.inference.quantisation.errors import (
     SourceChangedError,
 )
 from copydesk.inference.quantisation.modules import expected_tensors
-
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
@@ -46,7 +49,6 @@ _EXPONENT = {"F32": 0x7F800000, "BF16": 0x7F80, "F16": 0x7C00}
 """The bits that are all set in what is infinite or no number, and in nothing else."""
 
 _CHUNK_BYTES = 16 << 20
-_LONGEST_HEADER = 100_000_000
 _STAMPED = {".json", ".jinja", ".model", ".safetensors", ".txt"}
 _LEFT_OVER = ("rotary_emb.inv_freq",)
 """Old converters stored what the configuration says anyway; no engine reads it."""
@@ -198,7 +200,7 @@ def _single_tensors(directory: Path) -> dict[str, SourceTensor]:
 
 
 def _refuse_pickled(directory: Path) -> None:
-    pickled = sorted(path.name for path in directory.iterdir() if path.suffix in PICKLED)
+    pickled = sorted(path.name for path in directory.iterdir() if path.suffix.lower() in PICKLED)
     if pickled:
         raise PickledWeightsError(directory, pickled[0])
 
@@ -230,7 +232,7 @@ def _read_header(path: Path) -> dict[str, SourceTensor]:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(_LONGEST_HEADER, size - 8):
+            if size < 8 or length > min(LONGEST_HEADER, size - 8):
                 raise UnreadableModelError(path, f"cut short: {size} bytes do not hold its header")
             header = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
         header.pop("__metadata__", None)

@@ -7,6 +7,13 @@ from pathlib import Path
 
 from copydesk.inference.engine.native.errors import UnreadableModelError
 
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib"})
+"""How files of weights end that can run any program as they are read."""
+LONGEST_HEADER = 100_000_000
+"""Bytes: the limit of safetensors itself. Headers of real models have some hundred kilobytes."""
+
 _LONGEST_CONFIG = 16 << 20  # bytes; those that exist have a few thousand
 
 

@@ -21,7 +21,7 @@ from copydesk.inference.engine.native.errors import (
     TensorMismatchError,
     UnreadableModelError,
 )
-from copydesk.inference.engine.native.files import require_file
+from copydesk.inference.engine.native.files import INDEX, LONGEST_HEADER, SINGLE, require_file
 from copydesk.inference.engine.native.scales import (
     SCALE,
     WEIGHT,
@@ -34,11 +34,8 @@ from copydesk.inference.engine.native.scales import (
 )
 from copydesk.inference.quantisation.scheme import Quantisation
 
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "I8": 1}
 _SIGN_FREE = {"F8_E4M3": 0x7F, "I8": 0xFF}  # what is left of a byte says whether it is a zero
-_LONGEST_HEADER = 100_000_000
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -144,10 +141,10 @@ def checkpoint_files(directory: Path) -> list[Path]:
     Raises:
         UnreadableModelError: the index cannot be read, or names a file elsewhere.
     """
-    index = directory / _INDEX
+    index = directory / INDEX
     if not index.is_file():
-        require_file(directory / _SINGLE)
-        return [directory / _SINGLE]
+        require_file(directory / SINGLE)
+        return [directory / SINGLE]
     try:
         names = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
@@ -165,7 +162,7 @@ def _header_length(mapped: NDArray[np.uint8]) -> int:
 
 def _header(path: Path, mapped: NDArray[np.uint8]) -> dict[str, _Entry]:
     length = _header_length(mapped)
-    if len(mapped) < 8 or length > min(_LONGEST_HEADER, len(mapped) - 8):
+    if len(mapped) < 8 or length > min(LONGEST_HEADER, len(mapped) - 8):
         raise UnreadableModelError(path, "its header is longer than the file")
     try:
         header = msgspec.json.decode(mapped[8 : 8 + length].tobytes(), type=dict[str, msgspec.Raw])
