@@ -24,8 +24,9 @@ async def test_what_the_queue_does_not_hold_is_refused_with_a_time_to_come_back(
     responses = [await asyncio.wait_for(refused.get(), 20.0) for _ in range(5)]
     assert {fault(response) for response in responses} == {(Status.OVERLOADED, "queue_full")}
     assert all(response.fault and response.fault.retry_after_ms > 0 for response in responses)
-    pong = await pong_where(channel, lambda pong: pong.load.running == 1)
-    assert (pong.load.queued, pong.load.capacity) == (2, 1)
+    # A worker counts what it has sent to the engine until it knows what became of it.
+    pong = await pong_where(channel, lambda pong: (pong.load.running, pong.load.queued) == (1, 2))
+    assert pong.load.capacity == 1
     for request_id in ids:
         channel.cancel(request_id)
     await pong_where(channel, lambda pong: pong.load.running + pong.load.queued == 0)

@@ -60,6 +60,10 @@ def test_shared_memory_of_the_killed_is_removed() -> None:
         assert group.stdout is not None
         memory = Path("/dev/shm") / group.stdout.readline().decode().strip()
         assert memory.exists()
+        deadline = time.monotonic() + 30
+        while not any(b"resource_tracker" in title for title in guard._members(group.pid).values()):
+            assert time.monotonic() < deadline  # until then it is a copy of its parent that has yet to become one
+            time.sleep(0.01)
         guard.kill_group(group.pid)
     assert not memory.exists()
 
