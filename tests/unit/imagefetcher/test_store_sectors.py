@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -137,6 +138,37 @@ def test_readers_see_right_bytes_or_none_while_others_evict(tmp_path: Path, ledg
     assert not wrong.is_set()
     assert store.total <= 16 * KIB
     assert store.counts.corrupt == 0
+
+
+def test_a_sector_put_just_after_a_reader_found_no_file_stays_known(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SectorStore(tmp_path / "s", 64 * KIB, ledger)
+    ((digest, content),) = sectors(1).items()
+    really = os.open
+
+    def open_before_it_is_put(path: os.PathLike[str] | str, flags: int, *rest: int) -> int:
+        try:
+            return really(path, flags, *rest)
+        except FileNotFoundError:
+            monkeypatch.undo()
+            assert store.put(digest, content)
+            raise
+
+    monkeypatch.setattr(os, "open", open_before_it_is_put)
+    assert store.read(digest, 0, 1) is None
+    assert digest in store
+    assert store.total == len(content)
+
+
+def test_a_file_removed_by_hand_is_forgotten_by_who_misses_it(tmp_path: Path, ledger: Ledger) -> None:
+    store = SectorStore(tmp_path / "s", 64 * KIB, ledger)
+    ((digest, content),) = sectors(1).items()
+    store.put(digest, content)
+    path_of(tmp_path / "s", digest).unlink()
+    assert store.read(digest, 0, 1) is None
+    assert digest not in store
+    assert store.total == 0
 
 
 def test_clearing_removes_the_files(tmp_path: Path, ledger: Ledger) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from copydesk.kube.elector import Candidacy, LeaseLeadership
 from copydesk.kube.lease import LARGEST_EPOCH
-from tests.fixtures.kube_memory import MemoryApi, MemoryServer
+from tests.fixtures.kube_memory import Call, MemoryApi, MemoryServer
 from tests.fixtures.until import until
 
 LEASE = "apis/coordination.k8s.io/v1/namespaces/prod/leases/lease"
@@ -66,3 +66,25 @@ async def test_a_leader_that_has_lost_the_lease_waits_for_its_turn(
     await until(lambda: len(server.calls) > reads + 5)
     assert not leads(one)
     assert server.objects[LEASE]["spec"]["holderIdentity"] == "two"
+
+
+async def test_a_lease_whose_taking_was_under_way_at_the_close_is_given_back_all_the_same() -> None:
+    server = MemoryServer()
+    taken, answer = asyncio.Event(), asyncio.Event()
+
+    async def hold_the_answer(call: Call) -> None:
+        if call.method == "POST":
+            taken.set()
+            await answer.wait()
+
+    candidacy = Candidacy("prod", "lease", "one", 60.0)
+    one = LeaseLeadership(MemoryApi(server, after=hold_the_answer), candidacy, wall=lambda: WALL)
+    await one.start()
+    await taken.wait()
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == "one"
+    closing = asyncio.create_task(one.close())
+    await asyncio.sleep(0)
+    answer.set()
+    await closing
+    assert not server.objects[LEASE]["spec"].get("holderIdentity")
+    assert not leads(one)

@@ -65,6 +65,7 @@ class LeaseLeadership:
         self._last_epoch = 0
         self._complaint = ""
         self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
         self._on_change: Callable[[], None] = _ignore
 
     @property
@@ -94,21 +95,27 @@ class LeaseLeadership:
 
     async def close(self) -> None:
         """Give the lease back, if it is held and the server is there, and close the connections."""
+        with contextlib.suppress(KubernetesError, TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS), self._looking:
+                # Never cuts a write off: that could take effect after the lease was given back.
+                await self._stop()
+                term = self._term
+                self._resign()
+                if term is not None:
+                    await self._write(released(term))
+        await self._stop()
+        self._resign()
+        await self._api.close()
+
+    async def _stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        term = self._term
-        self._resign()
-        if term is not None:
-            with contextlib.suppress(KubernetesError, TimeoutError):
-                async with asyncio.timeout(RELEASE_SECONDS):
-                    await self._write(released(term))
-        await self._api.close()
 
     async def _stand(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._candidacy.duration / 2):
+                async with self._looking, asyncio.timeout(self._candidacy.duration / 2):
                     await self._look()
                 self._complaint = ""
             except TimeoutError:

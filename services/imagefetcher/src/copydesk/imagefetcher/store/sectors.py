@@ -106,7 +106,7 @@ class SectorStore:
         try:
             file = os.open(self._path(digest), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            self._forget(digest)
+            self._miss(digest)
             return None
         except OSError as error:
             _log.warning("cache_unreadable", digest=digest, error=str(error))
@@ -258,14 +258,22 @@ class SectorStore:
             self._path(digest).unlink(missing_ok=True)
         self._forget(digest)
 
+    def _miss(self, digest: str) -> None:
+        """Forget a sector whose file is gone, unless it was put between the reader's look and this one."""
+        with self._lock:
+            if digest in self._recency and not self._path(digest).exists():
+                self._drop(digest)
+
     def _forget(self, digest: str) -> None:
         with self._lock:
-            if digest not in self._recency:
-                return
-            self._recency.remove(digest)
-            self._verified.pop(digest, None)
-            self._used.pop(digest, None)
-            self._removed.add(digest)
+            if digest in self._recency:
+                self._drop(digest)
+
+    def _drop(self, digest: str) -> None:
+        self._recency.remove(digest)
+        self._verified.pop(digest, None)
+        self._used.pop(digest, None)
+        self._removed.add(digest)
 
     def _path(self, digest: str) -> Path:
         name = digest.removeprefix("sha256:")
