@@ -147,7 +147,8 @@ def _gated(
     except PlanFailedError as error:
         tried = Tried(plan=plan, made=made, reason=error.reason)
     seconds = clock() - began
-    ledger.keep(step, key, tried, seconds)
+    if tried.gated is not None:  # what kept it from being tried may be gone the next time, as a lack of memory
+        ledger.keep(step, key, tried, seconds)
     tell(f"{plan.name}: {_outcome(tried)} ({seconds:.0f} s)")
     return tried
 
