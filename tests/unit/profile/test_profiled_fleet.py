@@ -175,3 +175,21 @@ def test_the_certificate_of_a_profile_is_found_again(path: Path) -> None:
     write_profile(msgspec.structs.replace(read(path), capacity=None), path)
     with pytest.raises(ProfileError, match="it is missing, and is needed for latencies"):
         certificate_of(read(path), path)
+
+
+def test_a_certificate_goes_into_the_profile_of_its_model_and_into_no_other(path: Path) -> None:
+    whole, file = read(path), path.parent / "figures" / "capacity.json"
+    write_profile(msgspec.structs.replace(whole, capacity=None), path)
+    line = ["capacity", "--show", str(file), "--profile", str(path)]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    assert read(path) == whole
+    assert "target concurrency of a pod are in" in result.stderr
+
+    write_profile(
+        msgspec.structs.replace(whole, model=msgspec.structs.replace(whole.model, digest="ef" * 32)), path
+    )
+    before = path.read_bytes()
+    result = CliRunner().invoke(app, line)
+    assert (result.exit_code, "model.digest" in result.stderr) == (1, True)
+    assert path.read_bytes() == before
