@@ -218,6 +218,7 @@ async def test_all_sentences_of_a_request_are_drawn_together_by_its_session(desk
         ("engineless", 1, 0),
         ("overload", 0, 1),
         ("invalid", 1, 0),
+        ("garbage", 1, 0),
     ],
 )
 async def test_what_the_candidate_cannot_answer_the_baseline_does(
