@@ -13,7 +13,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     """The processes are being started; `logs` is where each of them writes, `autoscale` the limits of a size that
-    an autoscaler decides, `certificate` the file that says what a pod can do (none: it is assumed).
+    an autoscaler decides, `certificate` the file that says what a pod can do, certificate or profile (none: it is
+    assumed).
     """
 
     url: str
