@@ -11,6 +11,7 @@ import pytest
 
 from copydesk.cli.capacity.picture import picture
 from copydesk.cli.onboarding.making_profile import whole_profile
+from copydesk.cli.onboarding.next_steps import NextSteps
 from copydesk.cli.onboarding.report import Facts, page, verdict
 from copydesk.cli.onboarding.search import Made, choose
 from copydesk.cli.onboarding.sizing import rate_at_target, size_for
@@ -26,7 +27,11 @@ from tests.unit.onboarding.found_things import CHOICE, DIGEST, evaluated, tried
 ORIGINAL, INT8 = CHOICE.plans
 NOW = datetime.datetime(2026, 11, 30, 20, tzinfo=datetime.UTC)
 FACTS = Facts(
-    made="today", command="copydesk model onboard <x>", profile="/out/p.yaml", hardware="Xeon", quick=True
+    made="today",
+    command="copydesk model onboard <x>",
+    steps=NextSteps("bin/copydesk", "/my out/p.yaml"),
+    hardware="Xeon",
+    quick=True,
 )
 VOID = {"meta", "br"}
 
@@ -166,12 +171,22 @@ def test_the_page_is_whole_needs_nothing_else_and_tells_what_matters(tmp_path: P
         "This certificate is rough",
         "config.json: an odd <key>",
         "no <memory>",
-        "copydesk up --profile /out/p.yaml",
-        "copydesk model rollout --candidate /out/p.yaml",
+        "bin/copydesk up --profile '/my out/p.yaml'",
+        "bin/copydesk up --candidate '/my out/p.yaml'",
+        "bin/copydesk model rollout --candidate '/my out/p.yaml'",
         "anything on an accelerator",
     ):
         assert told in reader.text
     assert content.count("<caption>") == content.count("<table>")
+
+
+def test_the_default_model_is_not_rolled_out_beside_itself(tmp_path: Path) -> None:
+    found = onboarded(tmp_path)
+    profile = whole_profile("letters", found, tmp_path / "p.yaml", NOW, "copydesk 1", "cpu")
+    facts = msgspec.structs.replace(FACTS, steps=NextSteps("copydesk", "/p.yaml", default=True))
+    content = page(profile, found, facts)
+    assert "copydesk up --profile /p.yaml" in content
+    assert "--candidate" not in content
 
 
 def test_the_page_shows_sentences_that_changed_as_text(tmp_path: Path) -> None:

@@ -127,7 +127,10 @@ def test_the_cold_start_of_a_profile_counts_before_that_of_the_first_pods() -> N
     assert told.env["COPYDESK_AUTOSCALER_COLD_START_S"] == "7.5"
 
 
-def test_figures_of_pods_with_other_threads_are_doubted_and_it_says_how_to_get_right_ones(path: Path) -> None:
+def test_figures_of_pods_with_other_threads_are_doubted_and_it_says_how_to_get_right_ones(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copydesk.cli.terminal.own_name", lambda: "copydesk")
     found = check_profile(path, Scaling(Limits(1, 2)))
     assert found.figures == Figures(path, 3)
     scaled = replace(OPTIONS, scaling=Scaling(Limits(1, 4)), figures=path, figures_threads=3)

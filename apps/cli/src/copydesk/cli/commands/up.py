@@ -7,7 +7,6 @@ import os
 import random
 import secrets
 import shlex
-import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -114,13 +113,13 @@ def doubt(options: FleetOptions) -> str:
     scaling = options.scaling
     if scaling is None or options.figures_threads in (0, options.threads):
         return ""
-    most = scaling.limits.most
+    most, own = scaling.limits.most, terminal.own_name()
     profile = f" --profile {shlex.quote(str(options.profile))}" if options.profile else ""
     into = profile or " --output capacity.json"
     return (
         f"{options.figures} is of a pod with {_threads(options.figures_threads)}, and in a fleet of up to {most} "
         f"pods here each has {_threads(options.threads)}, so that the autoscaler errs until it has seen what they "
-        f"do. Measure the largest one: copydesk up --pods {most}{profile}, and beside it: copydesk capacity{into}"
+        f"do. Measure the largest one: {own} up --pods {most}{profile}, and beside it: {own} capacity{into}"
     )
 
 
@@ -352,7 +351,7 @@ def _correction(text: str, timed: Timed) -> events.Correction:
 
 
 def _invitation(url: str) -> str:
-    command = escape(_own_name())
+    command = escape(terminal.own_name())
     body = shlex.quote('{"text": "She go to school every day."}')
     key = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if keys_variable() else ""
     curl = f"curl -s {url}/v1/correct{key} -H 'Content-Type: application/json' -d {body}"
@@ -360,11 +359,3 @@ def _invitation(url: str) -> str:
         f"\nServing on [bold]{url}[/] until Ctrl-C. Open it in a browser, or try:\n\n"
         f"  {escape(curl)}\n  {command} correct 'She go home' --url {url}\n  {command} status --url {url}\n"
     )
-
-
-def _own_name() -> str:
-    """Say how to call this command from here: by its name, or by its path when that is on no search path."""
-    if shutil.which("copydesk"):
-        return "copydesk"
-    beside = Path(sys.executable).parent / "copydesk"
-    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)

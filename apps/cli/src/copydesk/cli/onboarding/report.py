@@ -7,6 +7,7 @@ from html import escape
 
 import msgspec
 
+from copydesk.cli.onboarding.next_steps import NextSteps
 from copydesk.cli.onboarding.search import Found
 from copydesk.cli.onboarding.search_table import rate, ratio
 from copydesk.cli.onboarding.sizing import LOADS, rate_at_target, size_for
@@ -41,7 +42,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     made: str
     command: str
-    profile: str
+    steps: NextSteps
     hardware: str
     quick: bool
     device: str = "cpu"
@@ -225,14 +226,15 @@ def not_measured(onboarded: Onboarded, facts: Facts) -> Iterator[str]:
 
 
 def _next(facts: Facts) -> str:
-    commands = (
-        f"copydesk up --profile {facts.profile}\n\n"
-        f"copydesk up --candidate {facts.profile}\ncopydesk model rollout --candidate {facts.profile}"
-    )
+    steps = facts.steps
+    head = "<h2>How to go on</h2>"
+    run = f"<p>This runs it here, with two pods that share the cores:</p><pre>{escape(steps.run)}</pre>"
+    if steps.roll_out is None:
+        return f"{head}{run}<p>It is the default model as it is: there is no other version to replace.</p>"
     return (
-        "<h2>How to go on</h2><p>The first runs it here. The others put it beside the model that serves: it sees "
-        "a copy of the traffic at first, then a growing share.</p>"
-        f"<pre>{escape(commands)}</pre>"
+        f"{head}{run}<p>These put it beside the model that serves (the default one, or that of "
+        "<code>--profile</code>), the second in another terminal: it sees a copy of the traffic at first, then "
+        f"answers a growing share of it.</p><pre>{escape(chr(10).join(steps.roll_out))}</pre>"
     )
 
 
@@ -244,7 +246,7 @@ def _details(profile: Profile, onboarded: Onboarded, facts: Facts) -> str:
         ["digest", profile.model.digest],
         ["precision", f"{profile.precision.scheme} weights, {profile.precision.dtype} arithmetic"],
         ["engine settings", changed or "as they are by default"],
-        ["profile", facts.profile],
+        ["profile", facts.steps.profile],
         ["made by", facts.command],
     ]
     if profile.capacity is not None:
