@@ -21,8 +21,10 @@ def spell(words: Sentence, rng: random.Random, typos: Typos) -> bool:
         return False
     text = words[i].low
     known = typos.get(text)
-    if known and rng.random() < 0.5:
+    if known and rng.random() < 0.55:
         return words.substitute(i, rng.choice(known))
+    if len(text) == 3 and rng.random() < 0.8:  # what is left could be many words
+        return False
     for _ in range(1 if rng.random() < 0.85 else 2):
         text = misspell(text, rng)
     return words.substitute(i, text)
