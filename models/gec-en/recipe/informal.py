@@ -1,7 +1,7 @@
 """How people write to each other in haste: no capitals, no final mark, no apostrophes, words cut short.
 
-It becomes a sentence as it should be, capital and final mark included. A few words that are no sentence (an entry of
-a list, a heading, what one searches for) stay as they are.
+It becomes a sentence as it should be, capital and final mark included. A few words that are no sentence (an entry
+of a list, a heading, what one searches for) stay as they are.
 """
 
 from __future__ import annotations

@@ -55,6 +55,25 @@ def _lose_comma(words: Sentence, rng: random.Random) -> bool:
     return True
 
 
+def clause_comma(words: Sentence, rng: random.Random) -> bool:
+    """Lose the comma after what a sentence opens with, or the one before another clause; or lose them all."""
+    before = ("but", "and", "so", "or", "which", "who", "where", "because", "although")
+
+    def fits(i: int, word: Word) -> bool:
+        if word.text != "," or not 0 < i < len(words) - 1:
+            return False
+        return i < 9 or words[i + 1].low in before
+
+    i = words.pick(rng, fits)
+    if i is None:
+        return False
+    every = [j for j in range(1, len(words) - 1) if words[j].text == ","] if rng.random() < 0.25 else [i]
+    for j in reversed(every):
+        words[j - 1].space, words[j - 1].touched = " ", True
+        words.pop(j)
+    return True
+
+
 def _add_comma(words: Sentence, rng: random.Random) -> bool:
     tags = ("IN", "CC", "VBZ", "VBP", "WDT", "RB", "TO")
     i = words.pick(
