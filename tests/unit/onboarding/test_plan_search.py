@@ -62,6 +62,8 @@ def test_the_fastest_that_passes_is_chosen(tmp_path: Path) -> None:
     assert chosen.beside_original is not None
     assert chosen.beside_original.value == pytest.approx(3.0)
     assert bench.done[-1] == "race original int8"
+    shown = table(found, "copydesk model onboard default").splitlines()
+    assert shown[-2:] == [f"files:  {tmp_path / 'int8'}", "next:   copydesk model onboard default --plan int8"]
 
 
 def test_one_that_loses_too_much_is_out_and_is_not_timed(tmp_path: Path) -> None:
