@@ -197,11 +197,6 @@ def risks(onboarded: Onboarded, facts: Facts, certificate: Certificate | None) -
     result = onboarded.quality
     yield from onboarded.checked.warnings
     yield from result.notes
-    if result.gleu <= result.gleu_unchanged:
-        yield (
-            f"on these sentences it corrects no better than leaving them as they are (GLEU {result.gleu:.2f} "
-            f"against {result.gleu_unchanged:.2f}): being no worse than the original says little then"
-        )
     if onboarded.found is not None and len(onboarded.found.tried) > 2:
         yield "several plans were judged on the same sentences and the best was taken: that flatters its figures"
     if certificate is not None and certificate.bounded_by != "fleet":
