@@ -41,7 +41,7 @@ def certificate() -> Certificate:
         model="letters",
         model_digest=DIGEST,
         config_digest="",
-        hardware=Hardware(name="Xeon"),
+        hardware=Hardware(name="Xeon", cores=6),
         slo_ms=1000.0,
         rate=20.0,
         concurrency=8.0,
@@ -166,9 +166,10 @@ def test_the_page_is_whole_needs_nothing_else_and_tells_what_matters(tmp_path: P
     assert "<script" not in content
     for told in (
         "letters can serve as int8, with no more loss than allowed, 3.0 times as fast",
-        "one pod on this hardware holds 20 requests a second with 99 % answered within 1000 ms",
+        "one pod on this hardware holds roughly 20 requests a second with 99 % answered within 1000 ms",
         "100 / ",
         "This certificate is rough",
+        "The pod had all 6 cores of a machine.",
         "config.json: an odd <key>",
         "no <memory>",
         "bin/copydesk up --profile '/my out/p.yaml'",

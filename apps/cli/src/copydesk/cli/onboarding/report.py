@@ -82,9 +82,11 @@ def verdict(profile: Profile, onboarded: Onboarded) -> str:
     if profile.capacity is None:
         return f"{profile.model.name} can serve {quality}{faster}; what a pod holds was not measured."
     held = profile.capacity
+    roughly = "roughly " if onboarded.certified is not None and onboarded.certified.rough else ""
     return (
-        f"{profile.model.name} can serve {quality}{faster}: one pod on this hardware holds {held.max_rate:.3g} "
-        f"requests a second with {100 * (1 - held.miss_share):g} % answered within {held.objective_ms:g} ms."
+        f"{profile.model.name} can serve {quality}{faster}: one pod on this hardware holds {roughly}"
+        f"{held.max_rate:.3g} requests a second with {100 * (1 - held.miss_share):g} % answered within "
+        f"{held.objective_ms:g} ms."
     )
 
 
@@ -169,12 +171,14 @@ def _capacity(profile: Profile, onboarded: Onboarded, certificate: Certificate |
     low, high = held.interval
     upper = "?" if high is None else f"{high:.3g}"
     each = rate_at_target(held)
+    cores = certificate.hardware.cores if certificate is not None else 0
+    alone = f" The pod had all {cores} cores of a machine." if cores > 1 else ""
     rough = "<p><strong>This certificate is rough: it was made in a hurry (--quick).</strong></p>"
     figure = f"<figure>{picture}</figure>" if picture else ""
     return (
         "<h2>How many pods</h2>"
         f"<p>One pod holds R* = {held.max_rate:.3g} requests/s (95 % interval {low:.3g} to {upper}), with "
-        f"C* = {held.concurrency:.3g} in flight. In quiet times the autoscaler loads a pod with "
+        f"C* = {held.concurrency:.3g} in flight.{alone} In quiet times the autoscaler loads a pod with "
         f"{held.target_concurrency:.3g} in flight ({held.target_concurrency / held.concurrency:.0%} of C*), at "
         f"which it makes {each:.3g} requests/s. So the pods for X requests/s are X / {each:.3g}, rounded up; one "
         "more lets a pod fail without anybody noticing.</p>"
