@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from copydesk.cli.bench.machine import Machine
+from copydesk.cli.commands import model_search
 from copydesk.cli.onboarding.ledger import Ledger
 from copydesk.cli.onboarding.precision import Plan
 from copydesk.cli.onboarding.real_tools import RealTools, in_vain
@@ -16,7 +17,9 @@ from copydesk.cli.onboarding.search import Made, PlanFailedError, Tell, search
 from copydesk.cli.onboarding.stages import Serving, StageFailedError
 from copydesk.cli.onboarding.subject import Ground, Subject
 from copydesk.cli.onboarding.tuning import DEFAULT, Measured
+from copydesk.cli.onboarding.workshop import RealWorkshop
 from copydesk.evaluation import Corpus, EvaluationResult, Options
+from copydesk.inference.inspection import ModelReport
 from copydesk.loadtest.certificate import Hardware
 from copydesk.loadtest.ground import Scouted, Timing
 from copydesk.loadtest.record import Record, write_record
@@ -29,15 +32,15 @@ from tests.unit.onboarding.test_plan_search import Bench
 
 MADE = Made(directory="/nowhere", digest=DIGEST, bytes=10)
 PLAN = CHOICE.plans[0]
+MACHINE = Machine(processor="Xeon", cores=1, instructions=(), memory_gib=1.0, system="", python="")
+GROUND = Ground(Corpus("none", ()), "data", MACHINE, "cpu", "Xeon")
 
 
 def tools(folder: Path) -> RealTools:
-    machine = Machine(processor="Xeon", cores=1, instructions=(), memory_gib=1.0, system="", python="")
-    ground = Ground(Corpus("none", ()), "data", machine, "cpu", "Xeon")
     return RealTools(
         job=JOB,
         subject=cast(Subject, None),
-        ground=ground,
+        ground=GROUND,
         options=Options(),
         ledger=Ledger(folder / "onboarding.json"),
         out=folder,
@@ -124,3 +127,19 @@ def test_a_search_for_a_capacity_that_found_none_is_not_gone_on_from(tmp_path: P
     assert in_vain(path)
     path.write_text("cut sho")
     assert in_vain(path)
+
+
+def test_answers_of_another_version_are_not_taken_for_those_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Noting(RealWorkshop):
+        def __init__(self, *_: object, circumstances: str, **__: object) -> None:
+            asked.append(circumstances)
+
+    monkeypatch.setattr(model_search, "RealWorkshop", Noting)
+    monkeypatch.setattr(Ground, "exact", lambda *_: "float32")
+    subject = Subject(Path("/nowhere"), cast(ModelReport, None), DIGEST)
+    for version in ("copydesk 1", "copydesk 2"):
+        monkeypatch.setattr(model_search, "tool", lambda version=version: version)
+        model_search.workshop_for(subject, GROUND, Options(), 2)
+    assert asked == ["Xeon cpu copydesk 1", "Xeon cpu copydesk 2"]

@@ -132,7 +132,7 @@ def workshop_for(subject: Subject, ground: Ground, options: Options, sentences: 
         ground.corpus,
         options,
         exact=ground.exact(subject),
-        processor=f"{ground.hardware} {ground.device}",
+        circumstances=f"{ground.hardware} {ground.device} {tool()}",
         sentences=sentences,
     )
 

@@ -26,6 +26,7 @@ _SHOWN = 12
 class RealWorkshop:
     """The model of `source`, whose digest is `digest`; `exact` is the arithmetic of the original.
 
+    `circumstances` are what answers depend on besides weights and arithmetic: processor, version of the engine.
     Answers and quantised models are kept in the user's cache, by the digests of what they were made of.
     """
 
@@ -37,7 +38,7 @@ class RealWorkshop:
         options: Options,
         *,
         exact: str,
-        processor: str,
+        circumstances: str,
         sentences: int,
     ) -> None:
         self._source = source
@@ -45,7 +46,7 @@ class RealWorkshop:
         self._corpus = corpus
         self._options = options
         self._exact = exact
-        self._processor = processor
+        self._circumstances = circumstances
         self._texts = spread_texts(corpus, sentences)
         self._reference: RememberingSubject | None = None
 
@@ -101,7 +102,7 @@ class RealWorkshop:
         return self._reference
 
     def _remembering(self, name: str, directory: Path, digest: str, dtype: str) -> RememberingSubject:
-        path = answers_path(cache_folder() / "answers", digest, dtype, self._processor)
+        path = answers_path(cache_folder() / "answers", digest, dtype, self._circumstances)
         facts = {"digest": digest[:_SHOWN], "dtype": dtype}
         return RememberingSubject(name, facts, path, lambda: LocalModel.open(directory, name=name, dtype=dtype))
 
