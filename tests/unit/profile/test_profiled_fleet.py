@@ -55,7 +55,10 @@ def path(tmp_path: Path) -> Path:
         rate=40.0,
         concurrency=20.0,
         interval=Interval(38.0, None),
-        curve=(CurvePoint(rate=10.0, concurrency=2.0, p50_ms=10.0, p99_ms=20.0),),
+        curve=(
+            CurvePoint(rate=10.0, concurrency=2.0, p50_ms=10.0, p99_ms=20.0),
+            CurvePoint(rate=60.0, concurrency=90.0, p50_ms=800.0, p99_ms=2000.0),
+        ),
         made_at=1.0,
         pods=2,
     )

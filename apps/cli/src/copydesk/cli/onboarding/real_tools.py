@@ -44,6 +44,7 @@ from copydesk.cli.onboarding.trial_fleet import HOST, TrialFleetError, start_tet
 from copydesk.cli.onboarding.tuning import FIRST_S, QUICK_S, Measured, Setting, Tuned, settings_to_try, tune
 from copydesk.common.profile import write_profile
 from copydesk.evaluation import EvaluationResult, Options
+from copydesk.loadtest.certificate import read_certificate
 from copydesk.loadtest.record import RecordError, read_record
 from copydesk.loadtest.search import Hopeless, next_step
 
@@ -176,7 +177,14 @@ class RealTools:
                 "(--no-capacity)"
             )
             raise StageFailedError(CAPACITY, reason, advice)
-        return Certified(file=str(path), digest=_sha256(path), rough=self.job.quick)
+        made = read_certificate(path)
+        return Certified(
+            file=str(path),
+            digest=_sha256(path),
+            rough=self.job.quick,
+            rate=made.rate_per_pod,
+            concurrency=made.concurrency_per_pod,
+        )
 
     def cold_start(self, serving: Serving) -> ColdStart:
         """Start a fleet several times, and take what its pod took."""

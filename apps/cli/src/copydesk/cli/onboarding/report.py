@@ -22,6 +22,9 @@ from copydesk.loadtest.certificate import Certificate
 EXAMPLES = 8
 """Sentences shown whose correction has changed, the most harmful first; quality.html has all of them."""
 
+WIDE = 1.5
+"""Ends of an interval that are further apart than by this factor are told wherever the figure is."""
+
 _STYLE = """
 :root{color-scheme:light dark}
 body{font:16px/1.55 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
@@ -78,7 +81,7 @@ def verdict(profile: Profile, onboarded: Onboarded) -> str:
         if onboarded.quality.verdict is None
         else f"as {plan.name}, with no more loss than allowed"
     )
-    faster = f", {beside} times as fast as in its own arithmetic" if beside else ""
+    faster = f", {beside} as fast as in its own arithmetic" if beside else ""
     if profile.capacity is None:
         return f"{profile.model.name} can serve {quality}{faster}; what a pod holds was not measured."
     held = profile.capacity
@@ -91,9 +94,13 @@ def verdict(profile: Profile, onboarded: Onboarded) -> str:
 
 
 def _beside_original(found: Found | None) -> str:
+    """Say how many times as fast the choice is, with its interval where that is a wide one."""
     chosen = found.chosen if found is not None else None
-    ratio_found = chosen.beside_original if chosen is not None else None
-    return f"{ratio_found.value:.1f}" if ratio_found is not None and ratio_found.low > 1.0 else ""
+    one = chosen.beside_original if chosen is not None else None
+    if one is None or one.low <= 1.0:
+        return ""
+    doubt = f" ({one.low:.3g} to {one.high:.3g})" if one.high > WIDE * one.low else ""
+    return f"{one.value:.1f} times{doubt}"
 
 
 def _quality(onboarded: Onboarded) -> str:
@@ -206,7 +213,7 @@ def risks(onboarded: Onboarded, facts: Facts, certificate: Certificate | None) -
     if certificate is not None and certificate.bounded_by != "fleet":
         yield "the fleet may hold more than the certificate says: its search was bounded by something else"
     high = certificate.interval.high if certificate is not None else None
-    if certificate is not None and (high is None or high > 1.5 * certificate.interval.low):
+    if certificate is not None and (high is None or high > WIDE * certificate.interval.low):
         yield "the interval of R* is wide: measure again on a quiet machine before you order hardware by it"
     if facts.quick:
         yield "measurements were shortened (--quick): take speed and capacity for rough"
