@@ -30,7 +30,7 @@ def test_a_plan_that_another_run_makes_is_waited_for_and_not_made_again(
         Corpus("c", (Example("a", ("a",)),)),
         Options(),
         exact="float32",
-        processor="p",
+        circumstances="c",
         sentences=1,
     )
     monkeypatch.setattr(workshop, "_quantise", _never)

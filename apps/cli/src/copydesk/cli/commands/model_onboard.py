@@ -220,10 +220,14 @@ def _held(out: Path) -> Iterator[None]:
     except OSError as error:
         raise OutError(out, error.strerror or str(error)) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            reason = "another run works in it: wait for it, or give another --out"
+            if not isinstance(error, BlockingIOError):
+                reason = f"it cannot be locked: {error.strerror or error}"
+            raise OutError(out, reason) from error
         yield
-    except BlockingIOError as error:
-        raise OutError(out, "another run works in it: wait for it, or give another --out") from error
     finally:
         os.close(descriptor)
 
