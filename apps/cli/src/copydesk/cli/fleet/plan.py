@@ -85,6 +85,11 @@ class Candidate:
     threads: int = 0
 
     @property
+    def source(self) -> Path:
+        """What says which version it is: its profile, else its directory."""
+        return self.profile or self.model_dir
+
+    @property
     def pod_names(self) -> tuple[str, ...]:
         """The names of its pods."""
         return tuple(f"candidate-{number}" for number in range(1, self.pods + 1))
