@@ -9,16 +9,18 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from recipe import lexicon, sources
-from recipe.corrupt import Corruptor
+from recipe.corrupt import SHORT, Corruptor
 from recipe.garble import garble
+from recipe.informal import informal, informal_pairs, phrases
 from recipe.pairs import Pair, write_pairs
 from recipe.sentence import Tagged
 from recipe.sources import Snapshot
-from recipe.spelling import read_typos
+from recipe.spelling import Typos, read_typos
 
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _RUST_TEST = re.compile(rf"assert_suggestion_result\(\s*{_STRING}\s*,[^\"]*?,\s*{_STRING}\s*,?\s*\)")
@@ -27,6 +29,8 @@ _LOWERED = {
     "The", "A", "An", "It", "He", "She", "They", "We", "You", "This", "That", "These", "There", "My", "His", "Her",
     "In", "If", "But", "And", "So", "Then", "What", "When", "As", "Our", "Their", "Some", "Many", "Most", "People",
 }  # fmt: skip
+_OURS = ("everyday", "set-phrase")
+_REPEATED = {"set-phrase": 8}
 _BAD = re.compile(r"[`<>{}\[\]=_#@|\\/:;]|https?")
 
 
@@ -56,16 +60,32 @@ def _is_sentence(text: str) -> bool:
     return re.match(r"[A-Z\"]", text) is not None and re.search(r"[.!?]\"?$", text) is not None
 
 
-def corrupted_pairs(tagged: Path, corruptor: Corruptor, rng: random.Random, keep: float) -> Iterator[Pair]:
+@dataclass(frozen=True)
+class Tags:
+    """A line of `tagged.jsonl`."""
+
+    origin: str
+    tokens: list[Tagged]
+
+
+def read_tags(path: Path) -> list[Tags]:
+    """Every line."""
+    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return [Tags(row["o"], row["t"]) for row in rows]
+
+
+def corrupted_pairs(tagged: Iterable[Tags], typos: Typos, rng: random.Random, keep: float) -> Iterator[Pair]:
     """Each tagged sentence with errors put in; some in British spelling or with curly apostrophes."""
-    for line in tagged.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        tokens = [_british(token) for token in row["t"]] if rng.random() < 0.3 else row["t"]
-        target = "".join(text + space for text, space, _ in tokens).strip()
-        source = corruptor.corrupt(tokens, rng, keep)
-        if rng.random() < 0.06:
-            source, target = (re.sub(r"(?<=\w)'", "\u2019", text) for text in (source, target))
-        yield Pair(source, target, row["o"])
+    usual, short = Corruptor(typos), Corruptor(typos, SHORT)
+    for row in tagged:
+        for _ in range(_REPEATED.get(row.origin, 1)):
+            tokens = [_british(token) for token in row.tokens] if rng.random() < 0.3 else row.tokens
+            target = "".join(text + space for text, space, _ in tokens).strip()
+            ours = row.origin in _OURS or (len(tokens) < 9 and rng.random() < 0.5)
+            source = (short if ours else usual).corrupt(tokens, rng, keep)
+            if rng.random() < 0.06:
+                source, target = (re.sub(r"(?<=\w)'", "\u2019", text) for text in (source, target))
+            yield Pair(source, target, row.origin)
 
 
 def _british(token: Tagged) -> Tagged:
@@ -114,15 +134,19 @@ def main() -> None:
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     dictionary = Snapshot(arguments.mirror, *sources.TYPOS).read("crates/typos-dict/assets/words.csv")
-    corruptor = Corruptor(read_typos(dictionary.split("\n")))
-    pairs = list(corrupted_pairs(arguments.tagged, corruptor, rng, arguments.keep))
+    tagged = read_tags(arguments.tagged)
+    pairs = list(corrupted_pairs(tagged, read_typos(dictionary.split("\n")), rng, arguments.keep))
     rng.shuffle(pairs)
     seen = {pair.target for pair in pairs}
-    run_on = list(run_on_pairs(pairs, rng))[: len(pairs) // 50]
-    garbled = list(garbled_pairs(pairs[: len(pairs) // 35], rng))
     unchanged = list(unchanged_pairs(arguments.sentences, seen))
     rng.shuffle(unchanged)
+    run_on = list(run_on_pairs(pairs, rng))[: len(pairs) // 50]
+    garbled = list(garbled_pairs(pairs[: len(pairs) // 20], rng))
     unchanged += [Pair(pair.target, pair.target, pair.origin) for pair in pairs if not pair.unchanged]
+    hasty = [pair for pair in unchanged if len(pair.source.split()) <= 10][: len(pairs) // 30]
+    pairs = list(informal_pairs(pairs, rng))
+    pairs += [pair for pair in (informal(pair, rng) for pair in hasty) if pair is not None]
+    pairs += [pair for row in rng.sample(tagged, len(tagged) // 20) for pair in phrases(row.tokens, rng)][:2000]
     pairs += run_on + garbled + list(harper_pairs(Snapshot(arguments.mirror, *sources.HARPER)))
     pairs += unchanged[: _missing(pairs, arguments.unchanged)]
     rng.shuffle(pairs)

@@ -19,6 +19,10 @@ _FINITE_AUXILIARIES = {
 _VERBS = ("VB", "VBP", "VBZ", "VBD")
 _DO_FOR = {"VBZ": "does", "VBP": "do", "VBD": "did"}
 _OF_A_NOUN = ("DT", "PRP$", "JJ", "NN", "NNS", "NNP", "NNPS", "POS")
+_GERUND_PREPOSITIONS = (
+    "of", "in", "for", "about", "without", "by", "at", "after", "before", "from", "on", "instead",
+)  # fmt: skip
+_TO_BEFORE_GERUND = ("forward", "used", "opposed", "committed", "dedicated", "addition", "accustomed", "devoted")
 _IF = ("if", "when", "unless", "until", "before", "after", "once")
 _SUBJECTS = ("PRP", "NN", "NNS", "NNP")
 _PAST_TIMES = ("yesterday", "ago", "last")
@@ -211,6 +215,22 @@ def complement(words: Sentence, rng: random.Random) -> bool:
         return words.drop(i)
     words.pop(i)
     return words.substitute(i, form)
+
+
+def gerund_after_preposition(words: Sentence, rng: random.Random) -> bool:
+    """The infinitive where a preposition asks for the gerund: "interested in learn", "forward to hear"."""
+
+    def fits(i: int, word: Word) -> bool:
+        if i < 2 or word.tag != "VBG":
+            return False
+        before = words[i - 1].low
+        return before in _GERUND_PREPOSITIONS or (before == "to" and words[i - 2].low in _TO_BEFORE_GERUND)
+
+    i = words.pick(rng, fits)
+    lemma = None if i is None else _lemma(words[i].low)
+    if i is None or lemma is None:
+        return False
+    return words.substitute(i, f"to {lemma}" if words[i - 1].low != "to" and rng.random() < 0.3 else lemma)
 
 
 def subject_twice(words: Sentence, rng: random.Random) -> bool:

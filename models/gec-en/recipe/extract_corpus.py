@@ -2,7 +2,7 @@
 
 One in fifty goes to `held_out.tsv` instead, by a hash of the sentence, for evaluation.
 
-Every origin is CC BY or CC BY-SA at the revision that is read; see DATA.md.
+The licence of every origin at the revision that is read is in DATA.md; `everyday` and `set-phrase` are our own.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from recipe import sources
+from recipe import everyday, sources
 from recipe.sources import Snapshot
 
 _GUM_GENRES = ("academic", "bio", "court", "interview", "news", "voyage")
 """The parts of GUM under CC BY and CC BY-SA; the others are non-commercial."""
+
+_EVERYDAY, _EVERYDAY_SEED = 9000, 5
+"""How many sentences are composed, and what they are drawn by."""
 
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|vs|etc|e\.g|i\.e|U\.S|U\.K|No|Inc|Co|Gen|Sen|Rep|Gov|Fig|al|cf|approx)"
@@ -121,7 +124,7 @@ def tatoeba(lists: Snapshot) -> Iterator[str]:
     seen = set()
     for line in lists.read("cmn.txt").split("\n"):
         sentence = straighten(line.split("\t")[0].lstrip("\ufeff"))
-        if sentence not in seen and is_good(sentence, 4, letters=0.8):
+        if sentence not in seen and is_good(sentence, 1, letters=0.8):
             seen.add(sentence)
             yield sentence
 
@@ -171,6 +174,8 @@ def origins(mirror: Path) -> Iterator[tuple[str, Iterator[str]]]:
     yield "rust-book", rust_book(Snapshot(mirror, *sources.RUST_BOOK))
     for name, revision in sources.NOVELS:
         yield "novel", novel(Snapshot(mirror, name, revision))
+    yield "set-phrase", iter(everyday.set_phrases())
+    yield "everyday", everyday.everyday(random.Random(_EVERYDAY_SEED), _EVERYDAY)
     yield "tatoeba", tatoeba(Snapshot(mirror, *sources.TATOEBA))
 
 

@@ -11,7 +11,7 @@ import random
 from lemminflect import getInflection, getLemma
 
 from recipe import lexicon
-from recipe.sentence import Sentence, Word
+from recipe.sentence import Sentence, Word, keep_capital
 
 _VERBS = {"VB", "VBP", "VBZ", "VBD", "VBG", "VBN"}
 _NOUNS = {"NN", "NNS"}
@@ -175,7 +175,14 @@ def _takes_a_preposition(before: Word, word: Word) -> bool:
 def pronoun(words: Sentence, rng: random.Random) -> bool:
     """A pronoun in another case, or for another person."""
     pronouns = lexicon.choices("pronouns")
-    i = words.pick(rng, lambda _, word: word.low in pronouns and word.tag[:2] in ("PR", "WP", "WD"))
+    i = words.pick(
+        rng,
+        lambda i, word: (
+            word.low in pronouns
+            and word.tag[:2] in ("PR", "WP", "WD")
+            and (word.space or i + 1 == len(words) or not words[i + 1].text.startswith("'"))
+        ),
+    )
     return i is not None and words.substitute(i, rng.choice(pronouns[words[i].low]))
 
 
@@ -199,6 +206,47 @@ def wrong_word(words: Sentence, rng: random.Random) -> bool:
 def _replace(words: Sentence, rng: random.Random, choices: lexicon.Choices) -> bool:
     i = words.pick(rng, lambda _, word: word.low in choices)
     return i is not None and words.substitute(i, rng.choice(choices[words[i].low]))
+
+
+def contraction(words: Sentence, rng: random.Random) -> bool:
+    """A contraction taken for a word that sounds like it, or written without its apostrophe."""
+    wrong = lexicon.choices("contractions")
+    places = [
+        i
+        for i in range(len(words) - 1)
+        if not words[i].space and not words[i].touched and words[i].low + words[i + 1].low in wrong
+    ]
+    if not places:
+        return False
+    i = rng.choice(places)
+    first, second = words[i], words[i + 1]
+    first.text = keep_capital(first.text, rng.choice(wrong[first.low + second.low]))
+    first.space, first.touched = second.space, True
+    words.pop(i + 1)
+    return True
+
+
+def phrase(words: Sentence, rng: random.Random) -> bool:
+    """A set phrase said wrong ("in the other hand")."""
+    wrong = lexicon.choices("phrases")
+    found = [
+        (start, start + length)
+        for length in (4, 3, 2)
+        for start in range(len(words) - length + 1)
+        if not any(word.touched for word in words[start : start + length])
+        and " ".join(word.low for word in words[start : start + length]) in wrong
+    ]
+    if not found:
+        return False
+    start, end = rng.choice(found)
+    first, last = words[start], words[end - 1]
+    if any(not word.space for word in words[start : end - 1]):
+        return False
+    right = " ".join(word.low for word in words[start:end])
+    first.text, first.space = keep_capital(first.text, rng.choice(wrong[right])), last.space
+    first.touched = True
+    del words[start + 1 : end]
+    return True
 
 
 def word_form(words: Sentence, rng: random.Random) -> bool:

@@ -21,8 +21,10 @@ def spell(words: Sentence, rng: random.Random, typos: Typos) -> bool:
         return False
     text = words[i].low
     known = typos.get(text)
-    if known and rng.random() < 0.5:
+    if known and rng.random() < 0.55:
         return words.substitute(i, rng.choice(known))
+    if len(text) == 3 and rng.random() < 0.8:  # what is left could be many words
+        return False
     for _ in range(1 if rng.random() < 0.85 else 2):
         text = misspell(text, rng)
     return words.substitute(i, text)
@@ -50,6 +52,25 @@ def _lose_comma(words: Sentence, rng: random.Random) -> bool:
         return False
     words[i - 1].space, words[i - 1].touched = " ", True
     words.pop(i)
+    return True
+
+
+def clause_comma(words: Sentence, rng: random.Random) -> bool:
+    """Lose the comma after what a sentence opens with, or the one before another clause; or lose them all."""
+    before = ("but", "and", "so", "or", "which", "who", "where", "because", "although")
+
+    def fits(i: int, word: Word) -> bool:
+        if word.text != "," or not 0 < i < len(words) - 1:
+            return False
+        return i < 9 or words[i + 1].low in before
+
+    i = words.pick(rng, fits)
+    if i is None:
+        return False
+    every = [j for j in range(1, len(words) - 1) if words[j].text == ","] if rng.random() < 0.25 else [i]
+    for j in reversed(every):
+        words[j - 1].space, words[j - 1].touched = " ", True
+        words.pop(j)
     return True
 
 

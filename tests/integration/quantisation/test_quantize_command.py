@@ -41,6 +41,7 @@ def test_it_shows_sizes_errors_and_agreement(original: Path, tmp_path: Path) -> 
     for row in ("| mlp.down_proj ", "| 1     | kept | kept | kept | kept |", "| attention kept |"):
         assert row in run.stdout
     assert run.stdout.count("this model") == 1
+    assert run.stdout.rstrip().endswith(f"copydesk model evaluate {tmp_path / 'out'} --against {original}")
 
 
 def test_json_is_one_object_on_standard_output(original: Path, tmp_path: Path) -> None:

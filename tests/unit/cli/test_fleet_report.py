@@ -77,6 +77,14 @@ STARTING = events.Starting(
         (events.NotStarted(time=1.0, name="pod-3", reason="no [memory]", retry_in_s=0.4), "no [memory]"),
         (STARTING, "1 pod, 1 thread each\n"),
         (
+            msgspec.structs.replace(STARTING, candidate="/my [new]/p.yaml", candidate_pods=2),
+            "1 thread each; beside, 2 pods of /my [new]/p.yaml\n",
+        ),
+        (
+            msgspec.structs.replace(STARTING, candidate="/my [new]/p.yaml", candidate_pods=2),
+            "copydesk model rollout --candidate '/my [new]/p.yaml'\n",
+        ),
+        (
             msgspec.structs.replace(STARTING, autoscale="1:3"),
             "1 pod, 1 thread each, 1 to 3 as the load asks\nwhat a pod",
         ),

@@ -18,7 +18,7 @@ from copydesk.cli.main import app
 from copydesk.cli.rollout.conductor import Beginning, Conductor, Terms
 from copydesk.cli.rollout.gathered import Gathered, slower
 from copydesk.cli.rollout.roster import Roster, VersionError, Versions, digest_of, find_versions
-from copydesk.cli.rollout.status import picture, status_of
+from copydesk.cli.rollout.status import agreement_line, picture, status_of
 from copydesk.common.latency import BUCKETS, percentile_ms
 from copydesk.common.messages import (
     LATENCY_BOUNDS_MS,
@@ -201,6 +201,7 @@ def test_a_rollout_is_conducted_and_shown() -> None:
         7,
         1,
     )
+    assert agreement_line(status_of(conductor, "tick", 1.0)).endswith("no request has come since it began")
     conductor.gathered.hear(report(started_at=1.0, old=100, same=100), 1.0)
     assert conductor.tick(baselines=1, candidates=1, now=1.0)
     assert conductor.plan(2.0).share == 0.1

@@ -35,12 +35,16 @@ def copydesk(line: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def certificate(path: Path, *, model: str = "gec-en", hardware: str = HERE) -> Path:
+def certificate(
+    path: Path, *, model: str = "gec-en", hardware: str = HERE, threads: str = "", pods: int = 1
+) -> Path:
     made = Certificate(
         model=model,
         model_digest="d",
         config_digest="c",
-        hardware=Hardware(name=hardware),
+        hardware=Hardware(name=hardware, cores=8),
+        config={"threads": threads} if threads else {},
+        pods=pods,
         slo_ms=1000.0,
         rate=10.0,
         concurrency=4.0,
@@ -88,6 +92,14 @@ def test_a_certificate_for_this_model_and_machine_is_taken(
     monkeypatch.chdir(tmp_path)
     checked = check_certificate(Scaling(Limits(1, 2), Path("c.json")), "gec-en")
     assert checked.certificate == tmp_path / "c.json"
+
+
+@pytest.mark.parametrize(("pods", "threads", "each"), [(1, "", 8), (4, "", 2), (16, "", 1), (4, "3", 3)])
+def test_how_many_threads_a_measured_pod_had_follows_from_the_certificate(
+    tmp_path: Path, pods: int, threads: str, each: int
+) -> None:
+    path = certificate(tmp_path / "c.json", pods=pods, threads=threads)
+    assert check_certificate(Scaling(Limits(1, 4), path), "gec-en").measured_threads == each
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from copydesk.inference.correction.errors import ChatTemplateError
-from copydesk.inference.correction.template import Surroundings, surroundings
+from copydesk.inference.correction.template import Surroundings, render_apart, surroundings
 
 HERE = Path("model")
 CHATML = """{% for message in messages %}
@@ -69,3 +69,29 @@ def test_a_template_that_cannot_be_used_is_refused(template: str, reason: str) -
     with pytest.raises(ChatTemplateError, match=reason) as caught:
         around(template)
     assert caught.value.directory == HERE
+
+
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (ENDLESS, "has not come to an end"),
+        ("{{ messages[0].content * 10 ** 11 }}", "too much memory"),
+        ("{{ messages[0].content | center(20000000) }}", "20,000,000 characters"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
+        ("no place for it", "0 times"),
+    ],
+)
+def test_what_knows_no_bounds_ends_in_a_process_of_its_own(
+    template: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copydesk.inference.correction.template.CPU_SECONDS", 1)
+    with pytest.raises(ChatTemplateError, match=reason):
+        surroundings(template, {}, "", HERE, render_apart)
+
+
+def test_rendered_apart_it_is_what_it_is_here() -> None:
+    named = {"bos_token": "<s>"}
+    assert surroundings(CHATML, named, "Do: ", HERE, render_apart) == surroundings(CHATML, named, "Do: ", HERE)

@@ -47,6 +47,13 @@ def test_a_model_beside_itself_passes() -> None:
     assert result.gleu == result.gleu_reference
 
 
+def test_that_neither_of_the_two_is_of_any_use_is_told() -> None:
+    idle = compare(Scripted(lambda text: text), Scripted(lambda text: text))
+    assert idle.verdict is Verdict.PASS
+    assert "no better than leaving them as they are" in idle.notes[-1]
+    assert compare(Scripted(perfect), Scripted(perfect)).notes == ()
+
+
 def test_a_model_that_got_worse_fails_and_each_gate_says_by_how_much() -> None:
     result = compare(Scripted(sloppy), Scripted(perfect))
     assert result.verdict is Verdict.FAIL

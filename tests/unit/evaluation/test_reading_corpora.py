@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,26 @@ def test_our_own_set_has_errors_and_clean_sentences_without_doubles(tmp_path: Pa
     assert all(example.is_clean or example.source not in example.references for example in examples)
     path = written(tmp_path / "own.jsonl", json.dumps({"source": "x", "references": ["x"]}))
     assert read_jsonl(path)[0].is_clean
+
+
+def test_a_file_without_an_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copydesk.evaluation.corpus.MOST_BYTES", 1 << 20)
+    with pytest.raises(DataError, match="longer than 1 MiB"):
+        read_corpus(Source(Path("/dev/zero"), format=Format.TSV))
+
+
+def test_what_can_be_read_once_needs_its_format_named(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as file:
+        file.write(b"she go\tshe goes\n")
+    pipe = Path(f"/dev/fd/{read_end}")
+    with pytest.raises(DataError, match="say how it is written by --format"):
+        read_corpus(Source(pipe))
+    assert read_corpus(Source(pipe, format=Format.TSV)).examples == (Example("she go", ("she goes",)),)
+    os.close(read_end)
+
+
+def test_edits_that_make_a_sentence_endless_are_refused(tmp_path: Path) -> None:
+    edit = f"A 0 1|||X|||{'very ' * MOST_CHARACTERS}|||REQUIRED|||-NONE-|||0"
+    with pytest.raises(DataError, match="expected at most"):
+        read(tmp_path / "data.m2", f"S She go .\n{edit}\n")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import json
 from collections import Counter
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from copydesk.common.messages import EndpointState, LoadReport, RolloutPlan, RolloutReport, RolloutStage
 from copydesk.common.tasks import CorrectedSentence, Outcome
@@ -109,6 +112,41 @@ async def test_a_candidate_in_the_shadow_answers_nobody_and_is_compared_afterwar
     assert (demand.completed, demand.failed, demand.shed, demand.at_pods.count) == (5, 0, 0, 0)
 
 
+async def test_what_differs_is_kept_where_that_was_asked_for_and_no_more_than_so_many(
+    desk: Desk, tmp_path: Path
+) -> None:
+    path = tmp_path / "examples.jsonl"
+    gateway, _, _ = await two_versions(desk, rollout_examples_file=path, rollout_examples_limit=2)
+    for rollout in ("r1", "r2"):
+        gateway.rollout.hear(plan(RolloutStage.SHADOW, shadow_share=1.0, rollout=rollout))
+        for number in range(4):
+            await corrected_by(gateway, f"She go {rollout} {number}.")
+        compared = gateway.rollout.copies.comparison
+        await eventually(lambda compared=compared: compared.compared == 4)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["rollout"] for line in lines] == ["r1", "r1", "r2", "r2"]
+    for line in lines:
+        assert line["baseline"] == line["text"].replace("go ", "goes ")
+        assert line["candidate"] == line["baseline"].upper()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_file_of_examples_that_is_lost_costs_no_answer(desk: Desk, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    gateway, _, _ = await two_versions(desk, rollout_examples_file=folder / "examples.jsonl")
+    folder.rmdir()
+    gateway.rollout.hear(plan(RolloutStage.SHADOW, shadow_share=1.0))
+    for number in range(3):
+        assert text_of(await corrected_by(gateway, f"She go {number}.")) == f"She goes {number}."
+    await eventually(lambda: gateway.rollout.copies.comparison.compared == 3)
+
+
+def test_a_file_of_examples_in_no_folder_is_found_out_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="rollout_examples_file"):
+        GatewaySettings(rollout_examples_file=tmp_path / "nowhere" / "examples.jsonl")
+
+
 async def test_a_copy_sets_out_after_the_live_answer(desk: Desk) -> None:
     gateway, old, new = await two_versions(desk)
     old.behaviour = "slow"
@@ -180,6 +218,7 @@ async def test_all_sentences_of_a_request_are_drawn_together_by_its_session(desk
         ("engineless", 1, 0),
         ("overload", 0, 1),
         ("invalid", 1, 0),
+        ("garbage", 1, 0),
     ],
 )
 async def test_what_the_candidate_cannot_answer_the_baseline_does(

@@ -26,7 +26,7 @@ from copydesk.common.rpc import (
     Status,
     TcpAddress,
 )
-from copydesk.common.tasks import CorrectSentence
+from copydesk.common.tasks import CorrectedSentence, CorrectSentence, Outcome
 from copydesk.gateway.dispatch import Delivery, Dispatch
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.service import Gateway
@@ -35,7 +35,7 @@ from tests.fixtures.fake_pod import MODEL
 from tests.unit.gateway.conftest import snapshot
 
 PAYLOAD = msgspec.msgpack.encode(CorrectSentence("She go."))
-ANSWER = msgspec.Raw(msgspec.msgpack.encode("an answer"))
+ANSWER = msgspec.Raw(msgspec.msgpack.encode(CorrectedSentence("She goes.", Outcome.CORRECTED, 2, 2)))
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class VirtualChannel:
 
     def __init__(self, pod: VirtualPod, on_drain: Any, on_close: Any) -> None:
         self.pod = pod
-        self.peer = Hello(PROTOCOL_VERSION, pod.name, "", MODEL, "sha256:virtual", pod.capacity)
+        self.peer = Hello(PROTOCOL_VERSION, pod.name, "", MODEL, pod.digest, pod.capacity)
         self.address = TcpAddress("virtual", pod.port)
         self.closed = self.draining = False
         self.calls: dict[int, Call] = {}
@@ -156,6 +156,7 @@ class VirtualPod:
     capacity: int = 8
     seconds: float | None = None
     zone: str = ""
+    digest: str = "sha256:virtual"
     fails: Status | None = None
     frozen: bool = False
     served: int = 0

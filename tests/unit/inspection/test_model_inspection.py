@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from copydesk.inference.inspection import ModelReport, Problem, Severity, inspect_model, target_of, this_machine
@@ -475,3 +476,57 @@ def test_packed_weights_take_what_the_engine_says() -> None:
     config = ModelConfig(**sizes, head_dim=40, positions=64, norm_epsilon=1e-5, rope=Rope(1e4), tied=True)
     block = block_size(load_library(), shape_of(config))
     assert packed_bytes(Shape(**sizes, head_dim=40, context=64, tied=True)) == pytest.approx(block, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "chat_template.jinja",
+        INDEX,
+    ],
+)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(name: str, model: Path) -> None:
+    (model / name).unlink(missing_ok=True)
+    os.mkfifo(model / name)
+    assert not inspect_model(model).usable
+
+
+def test_a_file_without_an_end_is_not_read_to_it(model: Path) -> None:
+    (model / "tokenizer_config.json").unlink()
+    (model / "tokenizer_config.json").symlink_to("/dev/zero")
+    assert not inspect_model(model).usable
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "copydesk.json", INDEX]
+)
+@pytest.mark.parametrize(
+    "content", [b"[" * 200_000, b"\xff\xfe{}", b'{"a": 1e999}', b"0" * 20, b'{"chat_template": [1]}']
+)
+def test_whatever_a_file_says_it_is_looked_at(name: str, content: bytes, model: Path) -> None:
+    (model / name).write_bytes(content)
+    inspect_model(model)
+
+
+def test_a_template_that_knows_no_bounds_is_refused(model: Path) -> None:
+    (model / "chat_template.jinja").write_text("{{ messages[0].content * 10 ** 11 }}")
+    (problem,) = inspect_model(model).errors
+    assert "too much memory" in problem.what
+
+
+def test_numbers_beyond_all_bounds_are_told(model: Path) -> None:
+    numbers = dict.fromkeys(("num_hidden_layers", "head_dim", "num_key_value_heads"), 10_000)
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(settings | numbers | {"vocab_size": 1 << 39}))
+    report = inspect_model(model, [this_machine()])
+    assert msgspec.json.encode(report)
+
+
+@pytest.mark.parametrize("shape", [[int("9" * 4_000)] * 1_000, [10**30] * 100_000])
+def test_a_shape_whose_product_has_no_end_is_refused(shape: list[int], model: Path) -> None:
+    change(model / WEIGHTS, lambda header: header[EMBEDDING].update(shape=shape))
+    assert only(model).about == WEIGHTS

@@ -119,6 +119,20 @@ def test_ticks_are_few_round_and_within(low: float, span: float) -> None:
     assert all(low - 1e-6 * span <= tick <= (low + span) * (1 + 1e-9) + 1e-6 * span for tick in found)
 
 
+@pytest.mark.parametrize("moment", [0.1, 4.0, 9.9])
+def test_the_names_of_what_is_marked_stand_apart(moment: float) -> None:
+    line = Line("l", [(0.0, 1.0), (10.0, 2.0)])
+    drawn = ElementTree.fromstring(svg(Chart("t", "x", [line], level=(1.5, "level"), moment=(moment, "moment"))))
+    (level, at_level), (then, at_then) = [
+        (float(text.attrib["x"]), text.attrib["text-anchor"])
+        for text in drawn.iter()
+        if text.attrib.get("class") == "mt"
+    ]
+    assert {at_level, at_then} == {"start", "end"}
+    begin, end = (level, then) if at_level == "start" else (then, level)
+    assert end - begin > 300
+
+
 def test_charts_of_nothing_and_of_zeros_are_drawn() -> None:
     for points in ([], [(0.0, 0.0)], [(0.0, None)]):
         for log_y in (True, False):

@@ -11,10 +11,11 @@ import pytest
 
 from copydesk.cli.capacity.picture import picture
 from copydesk.cli.onboarding.making_profile import whole_profile
+from copydesk.cli.onboarding.next_steps import NextSteps
 from copydesk.cli.onboarding.report import Facts, page, verdict
 from copydesk.cli.onboarding.search import Made, choose
 from copydesk.cli.onboarding.sizing import rate_at_target, size_for
-from copydesk.cli.onboarding.speed import ratio_of
+from copydesk.cli.onboarding.speed import Ratio, ratio_of
 from copydesk.cli.onboarding.stages import Certified, Checked, ColdStart, Onboarded, Serving
 from copydesk.cli.onboarding.tuning import DEFAULT, Measured, Setting, Tuned
 from copydesk.common.profile import CapacityPart, Interval, read_profile, write_profile
@@ -26,7 +27,11 @@ from tests.unit.onboarding.found_things import CHOICE, DIGEST, evaluated, tried
 ORIGINAL, INT8 = CHOICE.plans
 NOW = datetime.datetime(2026, 11, 30, 20, tzinfo=datetime.UTC)
 FACTS = Facts(
-    made="today", command="copydesk model onboard <x>", profile="/out/p.yaml", hardware="Xeon", quick=True
+    made="today",
+    command="copydesk model onboard <x>",
+    steps=NextSteps("bin/copydesk", "/my out/p.yaml"),
+    hardware="Xeon",
+    quick=True,
 )
 VOID = {"meta", "br"}
 
@@ -36,7 +41,7 @@ def certificate() -> Certificate:
         model="letters",
         model_digest=DIGEST,
         config_digest="",
-        hardware=Hardware(name="Xeon"),
+        hardware=Hardware(name="Xeon", cores=6),
         slo_ms=1000.0,
         rate=20.0,
         concurrency=8.0,
@@ -53,7 +58,9 @@ def onboarded(folder: Path, *, capacity: bool = True, worse: bool = False) -> On
     certified = None
     if capacity:
         write_certificate(certificate(), folder / "capacity.json")
-        certified = Certified(file=str(folder / "capacity.json"), digest=DIGEST, rough=True)
+        certified = Certified(
+            file=str(folder / "capacity.json"), digest=DIGEST, rough=True, rate=20.0, concurrency=8.0
+        )
     slots = Setting(name="slots=16", slots=16)
     measured = (Measured(setting=DEFAULT, rates=(10.0,)), Measured(setting=slots, failure="no <memory>"))
     original, int8 = tried(ORIGINAL, (10.0, 10.1, 9.9)), tried(INT8, (30.0, 30.3, 29.7))
@@ -161,17 +168,37 @@ def test_the_page_is_whole_needs_nothing_else_and_tells_what_matters(tmp_path: P
     assert "<script" not in content
     for told in (
         "letters can serve as int8, with no more loss than allowed, 3.0 times as fast",
-        "one pod on this hardware holds 20 requests a second with 99 % answered within 1000 ms",
+        "one pod on this hardware holds roughly 20 requests a second with 99 % answered within 1000 ms",
         "100 / ",
         "This certificate is rough",
+        "The pod had all 6 cores of a machine.",
         "config.json: an odd <key>",
         "no <memory>",
-        "copydesk up --profile /out/p.yaml",
-        "copydesk model rollout --candidate /out/p.yaml",
+        "bin/copydesk up --profile '/my out/p.yaml'",
+        "bin/copydesk up --candidate '/my out/p.yaml'",
+        "bin/copydesk model rollout --candidate '/my out/p.yaml'",
         "anything on an accelerator",
     ):
         assert told in reader.text
     assert content.count("<caption>") == content.count("<table>")
+
+
+def test_a_ratio_of_which_little_is_known_is_told_with_its_interval(tmp_path: Path) -> None:
+    found = onboarded(tmp_path)
+    profile = whole_profile("letters", found, tmp_path / "p.yaml", NOW, "copydesk 1", "cpu")
+    original, int8 = found.found.tried if found.found is not None else ()
+    doubtful = msgspec.structs.replace(int8, beside_original=Ratio(value=90.8, low=20.5, high=402.1))
+    unsure = msgspec.structs.replace(found, found=choose([original, doubtful]))
+    assert "90.8 times (20.5 to 402) as fast" in verdict(profile, unsure)
+
+
+def test_the_default_model_is_not_rolled_out_beside_itself(tmp_path: Path) -> None:
+    found = onboarded(tmp_path)
+    profile = whole_profile("letters", found, tmp_path / "p.yaml", NOW, "copydesk 1", "cpu")
+    facts = msgspec.structs.replace(FACTS, steps=NextSteps("copydesk", "/p.yaml", default=True))
+    content = page(profile, found, facts)
+    assert "copydesk up --profile /p.yaml" in content
+    assert "--candidate" not in content
 
 
 def test_the_page_shows_sentences_that_changed_as_text(tmp_path: Path) -> None:

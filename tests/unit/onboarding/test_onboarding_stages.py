@@ -77,7 +77,7 @@ class StandIn:
 
     def certify(self, serving: Serving) -> Certified:
         self._do("certify")
-        return Certified(file="/nowhere/capacity.json", digest=DIGEST, rough=True)
+        return Certified(file="/nowhere/capacity.json", digest=DIGEST, rough=True, rate=20.0, concurrency=8.0)
 
     def cold_start(self, serving: Serving) -> ColdStart:
         self._do("cold start")
@@ -111,6 +111,7 @@ def test_all_stages_come_in_their_order_and_each_is_told_with_the_time_left(tmp_
         f"[{number}/8] {stage}" for number, stage in enumerate(STAGES[:-1], 1)
     ]
     assert all("left)" in line for line in told[1::2])
+    assert any("a pod holds roughly 20 requests/s with 8 in flight, see /nowhere" in line for line in told)
 
 
 @pytest.mark.parametrize("place", range(len(ALL)))

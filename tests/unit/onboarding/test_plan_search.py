@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,6 +63,8 @@ def test_the_fastest_that_passes_is_chosen(tmp_path: Path) -> None:
     assert chosen.beside_original is not None
     assert chosen.beside_original.value == pytest.approx(3.0)
     assert bench.done[-1] == "race original int8"
+    shown = table(found, "copydesk model onboard default").splitlines()
+    assert shown[-2:] == [f"files:  {tmp_path / 'int8'}", "next:   copydesk model onboard default --plan int8"]
 
 
 def test_one_that_loses_too_much_is_out_and_is_not_timed(tmp_path: Path) -> None:
@@ -160,3 +163,21 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
         Ledger(path)
     assert caught.value.exit_code == 2
     assert path.read_text() == "my notes"
+
+
+def test_a_file_that_nests_for_ever_is_none_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    path.write_text('{"version": 1, "steps": {"speed": {"inputs": "", "seconds": 1, "result": ' + "[" * 100_000)
+    with pytest.raises(LedgerError, match="none of this command's files"):
+        Ledger(path)
+
+
+def test_speeds_that_were_edited_are_measured_again(tmp_path: Path) -> None:
+    bench, path = Bench(tmp_path), tmp_path / "search.json"
+    searched(bench, Ledger(path))
+    content = json.loads(path.read_text())
+    content["steps"]["speed"]["result"] = [[1.0]]
+    path.write_text(json.dumps(content))
+    bench.done.clear()
+    assert searched(bench, Ledger(path)).choice == "int8"
+    assert bench.done == ["race original int8"]

@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from copydesk.cli.capacity.subject import hardware_at
-from copydesk.cli.commands.up import CannotStartError, check_profile
-from copydesk.cli.fleet.plan import FleetOptions, Scaling, plan_autoscaler, plan_fleet
+from copydesk.cli.commands.up import CannotStartError, Figures, check_profile, doubt
+from copydesk.cli.fleet.plan import Candidate, FleetOptions, Scaling, plan_autoscaler, plan_fleet
+from copydesk.cli.fleet.report import render
 from copydesk.cli.fleet.scaling import Limits
+from copydesk.cli.fleet.session import _starting
 from copydesk.cli.main import app
 from copydesk.common.profile import EnginePart, ModelPart, Profile, ProfileError, PromptPart, write_profile
 from copydesk.inference.checkpoint import read_digest
@@ -53,7 +55,10 @@ def path(tmp_path: Path) -> Path:
         rate=40.0,
         concurrency=20.0,
         interval=Interval(38.0, None),
-        curve=(CurvePoint(rate=10.0, concurrency=2.0, p50_ms=10.0, p99_ms=20.0),),
+        curve=(
+            CurvePoint(rate=10.0, concurrency=2.0, p50_ms=10.0, p99_ms=20.0),
+            CurvePoint(rate=60.0, concurrency=90.0, p50_ms=800.0, p99_ms=2000.0),
+        ),
         made_at=1.0,
         pods=2,
     )
@@ -102,6 +107,50 @@ def test_a_profile_of_what_is_here_is_taken(path: Path) -> None:
     found = check_profile(path, Scaling(Limits(1, 2)))
     assert (found.path, found.name, found.threads) == (path, "letters", 3)
     assert found.directory == (path.parent / "letters").resolve()
+
+
+def test_a_candidate_runs_what_its_own_profile_says() -> None:
+    candidate = Candidate(Path("/models/new"), 1, Path("/new.yaml"), threads=2)
+    options = replace(OPTIONS, candidate=candidate, pod_threads=1, dtype="float32", engine="vllm")
+    specs = {spec.name: spec.env for spec in plan_fleet(options)}
+    assert (specs["pod-1"]["COPYDESK_INFERENCE_THREADS"], specs["pod-1"]["COPYDESK_INFERENCE_ENGINE"]) == (
+        "1",
+        "vllm",
+    )
+    assert specs["candidate-1"]["COPYDESK_INFERENCE_THREADS"] == "2"
+    assert {"COPYDESK_INFERENCE_DTYPE", "COPYDESK_INFERENCE_ENGINE"}.isdisjoint(specs["candidate-1"])
+    bare = plan_fleet(replace(options, candidate=Candidate(Path("/models/new"), 1)))[-2]
+    assert bare.env["COPYDESK_INFERENCE_DTYPE"] == "float32"
+
+
+def test_the_cold_start_of_a_profile_counts_before_that_of_the_first_pods() -> None:
+    scaling = Scaling(Limits(1, 2))
+    assert plan_autoscaler(OPTIONS, scaling, 3.0).env["COPYDESK_AUTOSCALER_COLD_START_S"] == "3.0"
+    told = plan_autoscaler(replace(OPTIONS, cold_start=7.5), scaling, 3.0)
+    assert told.env["COPYDESK_AUTOSCALER_COLD_START_S"] == "7.5"
+
+
+def test_figures_of_pods_with_other_threads_are_doubted_and_it_says_how_to_get_right_ones(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copydesk.cli.terminal.own_name", lambda: "copydesk")
+    found = check_profile(path, Scaling(Limits(1, 2)))
+    assert found.figures == Figures(path, 3)
+    scaled = replace(OPTIONS, scaling=Scaling(Limits(1, 4)), figures=path, figures_threads=3)
+    assert scaled.threads == 2
+    line = doubt(scaled)
+    assert "is of a pod with 3 threads, and in a fleet of up to 4 pods here each has 2 threads" in line
+    assert "copydesk up --pods 4 --profile /letters.yaml, and beside it: copydesk capacity --profile" in line
+    assert doubt(replace(scaled, pod_threads=3)) == ""
+    assert doubt(replace(scaled, scaling=None)) == ""
+    assert doubt(replace(scaled, figures_threads=0)) == ""
+
+
+def test_a_profile_with_figures_is_no_assumption() -> None:
+    scaled = replace(OPTIONS, scaling=Scaling(Limits(1, 4)))
+    names = ("pod-1",)
+    assert "is assumed" in render(_starting(scaled, Path("/logs"), names))
+    assert "is assumed" not in render(_starting(replace(scaled, figures=Path("/p.yaml")), Path("/logs"), names))
 
 
 def test_a_model_that_has_changed_since_is_refused(path: Path) -> None:
@@ -175,3 +224,21 @@ def test_the_certificate_of_a_profile_is_found_again(path: Path) -> None:
     write_profile(msgspec.structs.replace(read(path), capacity=None), path)
     with pytest.raises(ProfileError, match="it is missing, and is needed for latencies"):
         certificate_of(read(path), path)
+
+
+def test_a_certificate_goes_into_the_profile_of_its_model_and_into_no_other(path: Path) -> None:
+    whole, file = read(path), path.parent / "figures" / "capacity.json"
+    write_profile(msgspec.structs.replace(whole, capacity=None), path)
+    line = ["capacity", "--show", str(file), "--profile", str(path)]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    assert read(path) == whole
+    assert "target concurrency of a pod are in" in result.stderr
+
+    write_profile(
+        msgspec.structs.replace(whole, model=msgspec.structs.replace(whole.model, digest="ef" * 32)), path
+    )
+    before = path.read_bytes()
+    result = CliRunner().invoke(app, line)
+    assert (result.exit_code, "model.digest" in result.stderr) == (1, True)
+    assert path.read_bytes() == before

@@ -91,6 +91,13 @@ def capacity(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the certificate there as well.")
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write R*, C* and target concurrency of a pod into this model profile, which the fleet must run.",
+        ),
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw latency against concurrency as SVG.")
     ] = None,
@@ -117,6 +124,8 @@ def capacity(
 
       copydesk capacity --output capacity.json --picture capacity.svg
 
+      copydesk capacity --profile gec-en-onboarded/profile.yaml
+
       copydesk capacity --url http://gateway:8080 --slo-ms 500 --hardware "NVIDIA H100"
 
       copydesk capacity --resume
@@ -128,7 +137,7 @@ def capacity(
     from copydesk.loadtest.verdict import Rules
 
     if show is not None:
-        raise typer.Exit(command.show_saved(show, picture, as_json=json))
+        raise typer.Exit(command.show_saved(show, picture, profile, as_json=json))
     request = command.CapacityRequest(
         url=url,
         model=model,
@@ -151,6 +160,7 @@ def capacity(
         picture=picture,
         seed=seed,
         as_json=json,
+        profile=profile,
     )
     raise typer.Exit(command.capacity(request))
 

@@ -15,7 +15,11 @@ Data = Annotated[
     ),
 ]
 References = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="For plain text: right corrections; repeatable.")
+    list[Path] | None,
+    typer.Option(metavar="FILE...", help="For plain text: right corrections, a line each; one or more files."),
+]
+More = Annotated[
+    list[Path] | None, typer.Argument(metavar="[FILE]...", help="More --references.", show_default=False)
 ]
 Clean = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Right sentences, one a line, besides those in the data.")
@@ -39,6 +43,7 @@ Emulate = Annotated[
 
 def search(
     directory: Model,
+    more: More = None,
     data: Data = None,
     references: References = None,
     clean: Clean = None,
@@ -86,7 +91,7 @@ def search(
     request = command.SearchRequest(
         directory=directory,
         data=data,
-        references=tuple(references or ()),
+        references=_variants(data, references, more),
         clean=clean,
         limit=limit,
         plans=_names(plans),
@@ -105,6 +110,7 @@ def search(
 
 def onboard(
     directory: Model,
+    more: More = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the results go. (default: NAME-onboarded, here)")
     ] = None,
@@ -162,6 +168,8 @@ def onboard(
 
       copydesk model onboard ~/models/candidate --data dev.m2 --quick
 
+      copydesk model onboard ~/models/candidate --data dev.src --references dev.ref0 dev.ref1
+
       copydesk model onboard ~/models/candidate --plan int8 --slo-ms 500
 
       copydesk up --profile candidate-onboarded/profile.yaml
@@ -180,7 +188,7 @@ def onboard(
         out=out,
         name=name,
         data=data,
-        references=tuple(references or ()),
+        references=_variants(data, references, more),
         clean=clean,
         limit=limit,
         plan=plan,
@@ -196,6 +204,12 @@ def onboard(
         as_json=json,
     )
     raise typer.Exit(command.run(request))
+
+
+def _variants(data: Path | None, references: list[Path] | None, more: list[Path] | None) -> tuple[Path, ...]:
+    if (more and not references) or (references and data is None):
+        raise typer.BadParameter("files of references go with --data FILE --references FILE...")
+    return (*(references or []), *(more or []))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ def rollout(
         float, typer.Option(min=0, metavar="S", help="Roll back if a stage takes longer; 0 waits for ever.")
     ] = 0.0,
     expires: Annotated[
-        float, typer.Option(min=3, metavar="S", help="Gateways go back by themselves after so long a silence.")
+        float,
+        typer.Option(min=3, max=3600, metavar="S", help="Gateways go back by themselves after so long a silence."),
     ] = 15.0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take over a rollout that is underway, or was left.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -36,3 +38,11 @@ def write_line(line: bytes) -> None:
     """Write one line of data to stdout as it is."""
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
+
+
+def own_name() -> str:
+    """Say how to call this command from here: by its name, or by its path when that is on no search path."""
+    if shutil.which("copydesk"):
+        return "copydesk"
+    beside = Path(sys.executable).parent / "copydesk"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,7 +20,16 @@ SUBJECT_ROOT = "copydesk.v1"
 LATENCY_BOUNDS_MS = (5, 10, 20, 35, 50, 75, 100, 150, 200, 300, 400, 500, 650, 800, 1000, 1500, 2000, 5000, 10000)
 """The upper bounds of the buckets in `Latency`, close where objectives are."""
 
+LONGEST_EXPIRY_S = 3600.0
+"""For how long a gateway may follow a plan of a rollout that nobody says any more."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Epoch = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+Expiry = Annotated[float, msgspec.Meta(gt=0.0, le=LONGEST_EXPIRY_S)]
 
 
 class InvalidNameError(CopydeskError, ValueError):
@@ -201,16 +210,16 @@ class RolloutPlan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model: str
-    rollout: str
-    epoch: int
-    sequence: int
+    rollout: Name
+    epoch: Epoch
+    sequence: Epoch
     sent_at: float
     stage: RolloutStage
-    baseline: str
-    candidate: str
-    share: float = 0.0
-    shadow_share: float = 0.0
-    expires_after_s: float = 15.0
+    baseline: Name
+    candidate: Name
+    share: Share = 0.0
+    shadow_share: Share = 0.0
+    expires_after_s: Expiry = 15.0
 
 
 class VersionTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,12 +230,12 @@ class VersionTotals(msgspec.Struct, frozen=True, kw_only=True):
     `Latency`, `total_s` their latency added up. `pods` can take work at this moment.
     """
 
-    digest: str
-    pods: int = 0
-    requests: int = 0
-    failures: int = 0
-    refused: int = 0
-    counts: tuple[int, ...] = ()
+    digest: Name
+    pods: Count = 0
+    requests: Count = 0
+    failures: Count = 0
+    refused: Count = 0
+    counts: tuple[Count, ...] = ()
     total_s: float = 0.0
 
 
@@ -238,15 +247,15 @@ class ComparedTotals(msgspec.Struct, frozen=True, kw_only=True):
     candidate was busy. `likeness` is a sum: of the share of words that the two answers have in common.
     """
 
-    compared: int = 0
-    same: int = 0
-    both_changed: int = 0
-    only_candidate: int = 0
-    only_baseline: int = 0
-    failed: int = 0
-    timeouts: int = 0
-    dropped: int = 0
-    likeness: float = 0.0
+    compared: Count = 0
+    same: Count = 0
+    both_changed: Count = 0
+    only_candidate: Count = 0
+    only_baseline: Count = 0
+    failed: Count = 0
+    timeouts: Count = 0
+    dropped: Count = 0
+    likeness: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
 
 
 class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,10 +270,10 @@ class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     sent_at: float
     started_at: float
-    rollout: str
-    epoch: int
+    rollout: Name
+    epoch: Epoch
     stage: RolloutStage
-    share: float
+    share: Share
     in_force: bool
     baseline: VersionTotals
     candidate: VersionTotals

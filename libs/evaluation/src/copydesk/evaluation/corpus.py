@@ -12,6 +12,9 @@ from copydesk.text.treebank import to_plain, to_tokens
 MOST_CHARACTERS = 10_000
 """Of a line. What is longer is no sentence, and costs the square of its length to compare."""
 
+MOST_BYTES = 256 << 20
+"""Of a file: some million sentences, which would take weeks to correct."""
+
 
 class DataError(CopydeskError):
     """Data that cannot be used: the file in `path`, the number of the `line` (0: the file as a whole), and why."""
@@ -82,12 +85,15 @@ def read_text(path: Path) -> str:
     """Read a file in UTF-8, with or without a byte order mark.
 
     Raises:
-        DataError: It cannot be read, or is not UTF-8; then the line is told.
+        DataError: It cannot be read, is too long, or is not UTF-8; then the line is told.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise DataError(path, 0, error.strerror or str(error)) from error
+    if len(content) > MOST_BYTES:
+        raise DataError(path, 0, f"is longer than {MOST_BYTES >> 20} MiB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -115,14 +115,15 @@ def _result(
 ) -> EvaluationResult:
     agreement = scorer.agreement(ours.heard, theirs.heard) if theirs else {}
     gates, notes = _gates(ours.scored, theirs.scored, agreement, options) if theirs else ((), ())
+    gleu, unchanged = ours.scored.figures["gleu"].value, scorer.count_unchanged().score()
     metrics = _metrics(ours.scored, theirs.scored if theirs else None)
     metrics |= {name: Metric(sentences=one.sentences, candidate=_estimate(one)) for name, one in agreement.items()}
     over = ours.scored.figures.get("over_correction")
     return EvaluationResult(
         verdict=overall(gates) if theirs else None,
-        gleu=ours.scored.figures["gleu"].value,
+        gleu=gleu,
         gleu_reference=theirs.scored.figures["gleu"].value if theirs else None,
-        gleu_unchanged=scorer.count_unchanged().score(),
+        gleu_unchanged=unchanged,
         exact_match=ours.scored.figures["exact_match"].value,
         over_correction=over.value if over else None,
         agreement=agreement["agreement"].value if theirs else None,
@@ -136,10 +137,20 @@ def _result(
         metrics=metrics,
         edits_by=edits_by,
         types=_types(ours.scored, theirs.scored if theirs else None),
-        notes=notes,
+        notes=(*notes, *_useless(gleu, unchanged)),
         resamples=options.resamples,
         seed=options.seed,
         changes=_changes(scorer, ours, theirs),
+    )
+
+
+def _useless(gleu: float, unchanged: float) -> tuple[str, ...]:
+    """A verdict compares with another model: it does not say that either of the two is of any use."""
+    if gleu > unchanged:
+        return ()
+    return (
+        f"on these sentences it corrects no better than leaving them as they are (GLEU {gleu:.2f} against "
+        f"{unchanged:.2f}): being no worse than another model says little then",
     )
 
 

@@ -104,4 +104,4 @@ def _applied(path: Path, number: int, tokens: Sequence[str], edits: Sequence[_An
     words += tokens[done:]
     if not words:
         raise DataError(path, number, "its edits leave nothing of the sentence")
-    return " ".join(words)
+    return checked(path, number, " ".join(words))

@@ -99,6 +99,10 @@ def _format(source: Source) -> Format:
 
 
 def _by_content(path: Path) -> Format:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(
+            path, 0, "is no ordinary file, and can be read once only: say how it is written by --format"
+        )
     lines = [line for line in split_lines(read_text(path))[:_LOOKED_AT] if line.strip()]
     if not lines:
         raise DataError(path, 0, "is empty")

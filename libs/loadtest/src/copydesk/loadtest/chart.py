@@ -141,16 +141,22 @@ def _x_axis(scale: _Scale) -> Iterable[str]:
 
 
 def _marks(chart: Chart, scale: _Scale) -> Iterable[str]:
+    """Draw the lines across; their names stand on different sides, so that neither lies on the other."""
+    x = WIDTH if chart.moment is None else scale.x(chart.moment[0])
+    early = x < WIDTH / 2
     if chart.level is not None:
         y = scale.y(chart.level[0])
         yield f'<line class="mark" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="mt" x="{_LEFT + 6}" y="{y - 5:.1f}">{escape(chart.level[1])}</text>'
+        yield _mark(WIDTH - _RIGHT if early else _LEFT + 6, y - 5, chart.level[1], ends=early)
     if chart.moment is not None:
-        x = scale.x(chart.moment[0])
         yield f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>'
-        yield (
-            f'<text class="mt" x="{x - 6:.1f}" y="{_TOP + 12}" text-anchor="end">{escape(chart.moment[1])}</text>'
-        )
+        yield _mark(x + 6 if early else x - 6, _TOP + 12, chart.moment[1], ends=not early)
+
+
+def _mark(x: float, y: float, name: str, *, ends: bool) -> str:
+    """Write the name of a mark, which begins at `x` or ends there."""
+    anchor = "end" if ends else "start"
+    return f'<text class="mt" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(name)}</text>'
 
 
 def _line(line: Line, colour: str, scale: _Scale) -> Iterable[str]:

@@ -39,7 +39,11 @@ def capacity_part(
         hardware=certificate.hardware.name,
         miss_share=certificate.miss_share,
         pods=pods,
-        curve=tuple(CurvePoint(point.concurrency / pods, point.rate / pods) for point in certificate.curve),
+        curve=tuple(
+            CurvePoint(point.concurrency / pods, point.rate / pods)
+            for point in certificate.curve
+            if point.concurrency <= certificate.concurrency
+        ),
         certificate=CertificatePart(file=name, digest=digest),
     )
 

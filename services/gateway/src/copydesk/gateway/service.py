@@ -33,7 +33,7 @@ from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 from copydesk.gateway.pod import Dialling
 from copydesk.gateway.reporter import Reporter
-from copydesk.gateway.rollout import Rollout
+from copydesk.gateway.rollout import Examples, Rollout
 from copydesk.gateway.schemas import FleetBody
 from copydesk.gateway.settings import GatewaySettings
 from copydesk.gateway.view import fleet_body, pod_states
@@ -84,6 +84,7 @@ class Gateway:
             lane=self.lane,
             gateway=settings.gateway_name,
             started_at=started_at,
+            examples=Examples(settings.rollout_examples_file, settings.rollout_examples_limit),
         )
         self._subject = demand_subject(settings.model, settings.gateway_name)
         self._rollout_subject = rollout_report_subject(settings.model, settings.gateway_name)

@@ -49,6 +49,13 @@ def _token_or_none(name: str) -> str:
     return name and subject_token(name)
 
 
+def _file_in_a_folder(path: Path | None) -> Path | None:
+    """Return what names a file that may be made: found out at the start, not when there is something to keep."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise ValueError("expected a file in a directory that is there")
+    return path
+
+
 class GatewaySettings(ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
     """Everything that can be set, each with its unit and the reason for its default."""
 
@@ -347,6 +354,22 @@ class GatewaySettings(ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
         ge=1,
         le=MOST,
         description="seconds for which Redis keeps a correction; a day, since people come back to a text",
+    )
+    rollout_examples_file: Annotated[Path | None, AfterValidator(_file_in_a_folder)] = Field(
+        default=None,
+        description=(
+            "file to which sentences are added that the candidate of a rollout would answer differently, with "
+            "both answers, a JSON object a line; none by default, since it keeps what people wrote"
+        ),
+    )
+    rollout_examples_limit: int = Field(
+        default=100,
+        ge=1,
+        le=MOST,
+        description=(
+            "most sentences of each rollout that one process adds to ROLLOUT_EXAMPLES_FILE; as many as a person "
+            "reads"
+        ),
     )
     drain_grace_ms: int = Field(
         default=250,

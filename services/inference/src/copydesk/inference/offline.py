@@ -16,7 +16,7 @@ from functools import partial
 
 from copydesk.common.rpc.frames import Priority
 from copydesk.common.tasks import CorrectedSentence, Outcome
-from copydesk.inference.correction import CorrectionSetupError, Corrector, EncodedSentence
+from copydesk.inference.correction import CorrectionSetupError, Corrector, EncodedSentence, render_apart
 from copydesk.inference.engine import Engine, GeneratedTokens, PromptTooLongError
 from copydesk.inference.pod.engine_loading import load_engine
 from copydesk.inference.pod.failure import CannotStartError
@@ -62,7 +62,7 @@ class OfflineCorrector:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         engine, digest = load_engine(settings)
         try:
-            corrector = Corrector.load(settings.model_dir, context=settings.context)
+            corrector = Corrector.load(settings.model_dir, context=settings.context, render=render_apart)
         except (CorrectionSetupError, OSError) as error:
             raise CannotStartError("MODEL_DIR", str(error)) from error
         return cls(engine, corrector, digest)

@@ -16,6 +16,7 @@ from rich.markup import escape
 from copydesk.cli import terminal
 from copydesk.cli.api import KEY_VARIABLE, Api, ApiError, FleetUnreachableError, FleetView, advice
 from copydesk.cli.bench.workload import WorkloadError, read_texts
+from copydesk.cli.capacity.into_profile import CERTIFICATE, profile_of, write_figures
 from copydesk.cli.capacity.picture import picture
 from copydesk.cli.capacity.render import render, step_line, trial_line
 from copydesk.cli.capacity.subject import UNKNOWN, NotServedError, serving, slots_of, subject_of
@@ -23,6 +24,7 @@ from copydesk.cli.commands.status import find_fleet
 from copydesk.cli.fleet.state import FleetState
 from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.common.errors import CopydeskError
+from copydesk.common.profile import ProfileError
 from copydesk.common.whole_file import replace_file
 from copydesk.loadtest.certificate import (
     Certificate,
@@ -77,6 +79,7 @@ class CapacityRequest:
     picture: Path | None
     seed: int
     as_json: bool
+    profile: Path | None = None
 
 
 class ObjectiveError(CopydeskError):
@@ -142,6 +145,9 @@ def capacity(request: CapacityRequest) -> int:
     except (WorkloadError, RecordError, ObjectiveError, FewArrivalsError, AutoscaledError, OutputError) as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
+    except ProfileError as error:
+        terminal.say_error(str(error), "measure a fleet that runs it: copydesk up --profile FILE --pods N")
+        return error.exit_code
     except (NotServedError, NoAnswerError) as error:
         terminal.say_error(str(error), "see copydesk status")
         return error.exit_code
@@ -153,20 +159,21 @@ def capacity(request: CapacityRequest) -> int:
         return _FAILED
     if certificate is None:
         return _FAILED
-    code = _show(certificate, request.output, request.picture, as_json=request.as_json)
+    code = _show(certificate, _output(request), request.picture, request.profile, as_json=request.as_json)
     if code:
         console.print(escape(f"the trials are in {state}: --resume certifies them again at once"), soft_wrap=True)
     return code
 
 
-def show_saved(path: Path, picture_path: Path | None, *, as_json: bool) -> int:
-    """Show a certificate from a file; returns the exit code."""
+def show_saved(path: Path, picture_path: Path | None, profile: Path | None, *, as_json: bool) -> int:
+    """Show a certificate from a file, and write its figures into a profile; returns the exit code."""
     try:
         certificate = read_certificate(path)
     except CertificateError as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
-    return _show(certificate, None, picture_path, as_json=as_json)
+    code = _show(certificate, None, picture_path, None, as_json=as_json)
+    return code or _profiled(certificate, path, profile)
 
 
 def default_state(url: str) -> Path:
@@ -180,10 +187,12 @@ def _certified(request: CapacityRequest, url: str, state: Path, tell: Tell) -> C
     least = least_arrivals(request.rules)
     if request.timing.arrivals < least:
         raise FewArrivalsError(request.timing.arrivals, least, 100.0 * request.rules.slow_share)
-    for path in (request.output, request.picture):
+    for path in (_output(request), request.picture, request.profile):
         require_writable(path)
     fleet = _look(url)
     subject = subject_of(url, fleet, model=request.model, hardware=request.hardware, config=request.config)
+    if request.profile is not None:
+        profile_of(request.profile, subject.model, subject.model_digest)
     if subject.hardware.name == UNKNOWN:
         tell("the hardware is not known: name it with --hardware, or the certificate will fit nothing")
     record = read_record(state) if request.resume else None
@@ -324,7 +333,20 @@ def _headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _show(certificate: Certificate, output: Path | None, picture_path: Path | None, *, as_json: bool) -> int:
+def _output(request: CapacityRequest) -> Path | None:
+    """Say where the certificate goes: a profile names one, and so it is kept where there is a profile."""
+    beside = request.profile and request.profile.parent / CERTIFICATE
+    return request.output or beside
+
+
+def _show(
+    certificate: Certificate,
+    output: Path | None,
+    picture_path: Path | None,
+    profile: Path | None,
+    *,
+    as_json: bool,
+) -> int:
     """Print first: what took minutes to measure is not to be lost because of a full disk."""
     terminal.write_line(encode(certificate).strip() if as_json else render(certificate).encode())
     try:
@@ -338,4 +360,20 @@ def _show(certificate: Certificate, output: Path | None, picture_path: Path | No
     except OSError as error:
         terminal.say_error(f"{picture_path}: {error.strerror}")
         return _FAILED
+    return 0 if output is None else _profiled(certificate, output, profile)
+
+
+def _profiled(certificate: Certificate, file: Path, profile: Path | None) -> int:
+    """Write the figures into a profile, if there is one; returns the exit code."""
+    if profile is None:
+        return 0
+    try:
+        write_figures(certificate, file, profile)
+    except (ProfileError, CertificateError) as error:
+        terminal.say_error(str(error))
+        return _FAILED
+    terminal.stderr().print(
+        escape(f"R*, C* and target concurrency of a pod are in {profile}, the certificate is {file}"),
+        soft_wrap=True,
+    )
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from copydesk.inference.inspection import EngineSupport, MemoryReport, ModelReport, Problem, Target
 
 BAR = 32
+WIDE = 1000
+"""Characters in a line of output that goes to no terminal."""
 SHOWN_SLOTS = 32
 """Slots whose cache the picture shows: those of a pod by default."""
 FAULTY = 2
@@ -53,10 +55,22 @@ def check(request: CheckRequest) -> int:
         terminal.write_line(msgspec.json.encode(as_object(report)))
     else:
         if report.architecture or report.sizes.files:
-            terminal.stdout().print(page(report), soft_wrap=not sys.stdout.isatty())
+            _show(page(report))
         for problem in report.problems:
             _say(problem)
     return 0 if report.usable else FAULTY
+
+
+def _show(found: RenderableType) -> None:
+    """Print it; where no terminal says how wide it is, a line stays a line, so that others can search in it."""
+    if sys.stdout.isatty():
+        terminal.stdout().print(found)
+        return
+    wide = Console(highlight=False, width=WIDE)
+    with wide.capture() as captured:
+        wide.print(found)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    terminal.write_line("\n".join(lines).encode())
 
 
 def as_object(report: ModelReport) -> dict[str, Any]:

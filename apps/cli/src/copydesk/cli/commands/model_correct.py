@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 READ_AHEAD = 1_024
 MOST_WARNINGS = 10
 BLOCK_BYTES = 64 * 1024
+LONGEST_LINE = 16 << 20
+"""Bytes; thousands of times what any model takes as a sentence. What is longer is no file of sentences."""
 BLANK = "blank"
 
 
@@ -48,6 +50,16 @@ class InvalidLineError(CopydeskError):
         super().__init__(f"standard input, line {number}: byte {byte} of it (0x{value:02x}) is no UTF-8")
 
 
+class EndlessLineError(CopydeskError):
+    """A line of the input that is far too long for a sentence: its `number`, from 1."""
+
+    exit_code = 2
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"standard input, line {number}: it is longer than {LONGEST_LINE >> 20} MiB")
+
+
 class UnreadableInputError(CopydeskError):
     """Standard input cannot be read: it carries the `reason`."""
 
@@ -56,6 +68,9 @@ class UnreadableInputError(CopydeskError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"standard input: {reason}")
+
+
+BadLine = InvalidLineError | EndlessLineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +149,7 @@ def correct(request: CorrectRequest) -> int:
         correct_lines(sys.stdin.fileno(), sys.stdout.buffer, model, shown(as_json=request.as_json))
     except CannotStartError as error:
         return _cannot_start(error)
-    except (PreparationError, InvalidLineError, UnreadableInputError) as error:
+    except (PreparationError, InvalidLineError, EndlessLineError, UnreadableInputError) as error:
         terminal.say_error(str(error))
         return 2
     except EngineBrokenError as error:
@@ -176,7 +191,8 @@ def correct_lines(source: int, target: IO[bytes], model: OfflineCorrector, show:
     """Correct every line that a descriptor gives, and write each as soon as it and all before it are known.
 
     Raises:
-        InvalidLineError: A line is no UTF-8. All lines before it have been written.
+        InvalidLineError, EndlessLineError: A line is no UTF-8, or has no end. All lines before it have been
+            written.
     """
     passage = _Passage(target, model, show)
     with _progress() as told:
@@ -195,7 +211,7 @@ class _Passage:
         self._written = 0
         self._too_long = 0
         self._ended = False
-        self._failure: InvalidLineError | None = None
+        self._failure: BadLine | None = None
 
     def run(self, reader: _Reader, told: Callable[[int], None]) -> None:
         """Work until there is nothing left."""
@@ -266,10 +282,10 @@ class _Reader:
     """
 
     def __init__(self, source: int) -> None:
-        self._found: queue.Queue[Line | InvalidLineError | UnreadableInputError | None] = queue.Queue(READ_AHEAD)
+        self._found: queue.Queue[Line | BadLine | UnreadableInputError | None] = queue.Queue(READ_AHEAD)
         threading.Thread(target=self._read, args=(source,), daemon=True, name="reader").start()
 
-    def next(self, *, wait: bool) -> Line | InvalidLineError | Literal[_Nothing.YET] | None:
+    def next(self, *, wait: bool) -> Line | BadLine | Literal[_Nothing.YET] | None:
         """Return the next line, None after the last, or what is wrong with one that is none.
 
         Raises:
@@ -288,7 +304,7 @@ class _Reader:
             for number, content in enumerate(_split(source), 1):
                 self._found.put(Line.of(_decoded(content, number)))
             self._found.put(None)
-        except InvalidLineError as error:
+        except (InvalidLineError, EndlessLineError) as error:
             self._found.put(error)
         except OSError as error:
             self._found.put(UnreadableInputError(error.strerror or str(error)))
@@ -296,12 +312,19 @@ class _Reader:
 
 def _split(source: int) -> Iterator[bytes]:
     """Yield lines without their ends; what follows the last newline is a line if it is not empty."""
-    rest = b""
+    rest = bytearray()
+    count = 0
     while block := os.read(source, BLOCK_BYTES):
-        *lines, rest = (rest + block).split(b"\n") if b"\n" in block else (rest + block,)
-        yield from lines
+        first, *others = block.split(b"\n")
+        rest += first
+        if len(rest) > LONGEST_LINE:
+            raise EndlessLineError(count + 1)
+        for other in others:
+            count += 1
+            yield bytes(rest)
+            rest = bytearray(other)
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _decoded(content: bytes, number: int) -> str:

@@ -23,6 +23,7 @@ from copydesk.cli.commands.model_evaluate import page_of
 from copydesk.cli.fleet.plan import model_name
 from copydesk.cli.onboarding.ledger import Ledger
 from copydesk.cli.onboarding.making_profile import whole_profile
+from copydesk.cli.onboarding.next_steps import NextSteps
 from copydesk.cli.onboarding.outlook import Outlook, duration, expectations
 from copydesk.cli.onboarding.precision import plans_for
 from copydesk.cli.onboarding.real_tools import RealTools
@@ -147,9 +148,10 @@ def _run(request: OnboardRequest, tell: Tell) -> int:
         outlook = Outlook(_expected(job, subject, ground))
         tell(f"onboarding {job.name} into {out}, about {duration(outlook.left())} if nothing is kept from before")
         onboarded = onboard(job, tools, Progress(ledger, tell, outlook))
-        profile = _write(onboarded, job, ground, out, request.quick)
+        steps = NextSteps(terminal.own_name(), str(out / "profile.yaml"), _is_default(onboarded))
+        profile = _write(onboarded, job, ground, steps, request.quick)
         tell(f"[{len(STAGES)}/{len(STAGES)}] {PROFILE}: {out / 'profile.yaml'}, {out / 'report.html'}")
-    _show(profile, onboarded, out, as_json=request.as_json)
+    _show(profile, onboarded, out, steps, as_json=request.as_json)
     return 0
 
 
@@ -218,24 +220,40 @@ def _held(out: Path) -> Iterator[None]:
     except OSError as error:
         raise OutError(out, error.strerror or str(error)) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            reason = "another run works in it: wait for it, or give another --out"
+            if not isinstance(error, BlockingIOError):
+                reason = f"it cannot be locked: {error.strerror or error}"
+            raise OutError(out, reason) from error
         yield
-    except BlockingIOError as error:
-        raise OutError(out, "another run works in it: wait for it, or give another --out") from error
     finally:
         os.close(descriptor)
 
 
-def _write(onboarded: Onboarded, job: Job, ground: Ground, out: Path, quick: bool) -> Profile:
+def _is_default(onboarded: Onboarded) -> bool:
+    """Whether it serves by the files of the default model, which `copydesk up` runs when nothing else is named."""
+    from copydesk.inference.checkpoint import default_model_directory, read_digest
+    from copydesk.inference.checkpoint.errors import CheckpointError
+
+    try:
+        return read_digest(default_model_directory()) == onboarded.serving.made.digest
+    except (CheckpointError, OSError):  # it was never prepared here
+        return False
+
+
+def _write(onboarded: Onboarded, job: Job, ground: Ground, steps: NextSteps, quick: bool) -> Profile:
     """Write what it ends with: the profile last, since who finds it takes the rest to be there."""
     now = datetime.now(UTC).replace(microsecond=0)
-    path = out / "profile.yaml"
+    path = Path(steps.profile)
+    out = path.parent
     try:
         profile = whole_profile(job.name, onboarded, path, now, tool(), ground.device)
         facts = Facts(
             made=now.strftime("%Y-%m-%d %H:%M UTC"),
             command=shlex.join(["copydesk", *sys.argv[1:]]),
-            profile=str(path),
+            steps=steps,
             hardware=ground.hardware,
             quick=quick,
             device=ground.device,
@@ -261,7 +279,7 @@ def _certificate(onboarded: Onboarded) -> Certificate | None:
     return None if certified is None else read_certificate(Path(certified.file))
 
 
-def _show(profile: Profile, onboarded: Onboarded, out: Path, *, as_json: bool) -> None:
+def _show(profile: Profile, onboarded: Onboarded, out: Path, steps: NextSteps, *, as_json: bool) -> None:
     path, told = out / "profile.yaml", verdict(profile, onboarded)
     if as_json:
         result = Result(
@@ -278,10 +296,11 @@ def _show(profile: Profile, onboarded: Onboarded, out: Path, *, as_json: bool) -
         "",
         f"  report    {out / 'report.html'}",
         f"  profile   {path}",
-        f"  run it    copydesk up --profile {shlex.quote(str(path))}",
-        f"  roll out  copydesk up --candidate {shlex.quote(str(path))}, and beside it:",
-        f"            copydesk model rollout --candidate {shlex.quote(str(path))}",
+        f"  run it    {steps.run}",
     ]
+    if steps.roll_out is not None:
+        beside, rollout = steps.roll_out
+        lines += [f"  roll out  {beside}", f"            {rollout}  # in another terminal"]
     terminal.write_line("\n".join(lines).encode())
 
 

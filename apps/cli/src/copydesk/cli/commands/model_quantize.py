@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -76,8 +77,15 @@ def quantize(request: QuantizeRequest) -> int:
     if request.as_json:
         terminal.write_line(msgspec.json.encode(Quantised(str(request.out), report)))
     else:
-        terminal.stdout().print(render(request.out, report), markup=False, soft_wrap=True)
+        shown = f"{render(request.out, report)}\n\nnext: {_next(request)}"
+        terminal.stdout().print(shown, markup=False, soft_wrap=True)
     return 0
+
+
+def _next(request: QuantizeRequest) -> str:
+    """Say how to find out what the result loses as a corrector."""
+    out, original = shlex.quote(str(request.out)), shlex.quote(str(request.directory))
+    return f"{terminal.own_name()} model evaluate {out} --against {original}"
 
 
 @contextlib.contextmanager

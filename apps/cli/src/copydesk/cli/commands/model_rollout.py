@@ -95,6 +95,13 @@ def _explain(ending: Ending, request: RolloutRequest) -> int:
         case Ending.ROLLED_BACK:
             console.print("rolled back: the baseline answers everything.", soft_wrap=True)
             return ROLLED_BACK
+        case Ending.UNHEARD:
+            console.print(
+                "not every gateway has said that the candidate answers everything: one that has not heard so goes "
+                f"back to the baseline in {request.wanted.terms.expires_after_s:g} s. Begin the rollout again.",
+                soft_wrap=True,
+            )
+            return ROLLED_BACK
         case Ending.TAKEN_OVER:
             console.print("another controller has taken over; this one says nothing more.", soft_wrap=True)
             return ROLLED_BACK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def run(request: SearchRequest) -> int:
     except CopydeskError as error:
         terminal.say_error(str(error))
         return getattr(error, "exit_code", FAILED)
-    terminal.write_line(msgspec.json.encode(found) if request.as_json else table(found).encode())
+    onboard = f"{terminal.own_name()} model onboard {shlex.quote(request.directory)}"
+    terminal.write_line(msgspec.json.encode(found) if request.as_json else table(found, onboard).encode())
     return FAILED if found.choice is None else 0
 
 
@@ -130,7 +132,7 @@ def workshop_for(subject: Subject, ground: Ground, options: Options, sentences: 
         ground.corpus,
         options,
         exact=ground.exact(subject),
-        processor=f"{ground.hardware} {ground.device}",
+        circumstances=f"{ground.hardware} {ground.device} {tool()}",
         sentences=sentences,
     )
 

@@ -7,7 +7,6 @@ import os
 import random
 import secrets
 import shlex
-import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -81,6 +80,7 @@ def up(request: UpRequest) -> int:
     try:
         with StateLock(state_dir):
             options = resolve(request, state_dir)
+            _warn(doubt(options))
             outcome = asyncio.run(run_fleet(options, report, _showing(request, report)))
     except FleetRunningError as error:
         terminal.say_error(str(error), "use that one, or give another --port (and --state-dir)")
@@ -105,6 +105,33 @@ def explain(outcome: Outcome) -> int:
     return outcome.exit_code
 
 
+def doubt(options: FleetOptions) -> str:
+    """Say why the figures of a pod may not hold in a fleet that is sized by them; "" where nothing is known.
+
+    A pod does about as much as it has threads, and how many it has depends on the largest fleet.
+    """
+    scaling = options.scaling
+    if scaling is None or options.figures_threads in (0, options.threads):
+        return ""
+    most, own = scaling.limits.most, terminal.own_name()
+    profile = f" --profile {shlex.quote(str(options.profile))}" if options.profile else ""
+    into = profile or " --output capacity.json"
+    return (
+        f"{options.figures} is of a pod with {_threads(options.figures_threads)}, and in a fleet of up to {most} "
+        f"pods here each has {_threads(options.threads)}, so that the autoscaler errs until it has seen what they "
+        f"do. Measure the largest one: {own} up --pods {most}{profile}, and beside it: {own} capacity{into}"
+    )
+
+
+def _threads(number: int) -> str:
+    return f"{number} thread" if number == 1 else f"{number} threads"
+
+
+def _warn(line: str) -> None:
+    if line:
+        terminal.stderr().print(f"[yellow]warning:[/] {escape(line)}", soft_wrap=True)
+
+
 def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
     """Check everything that can be checked before anything is started, and prepare the model.
 
@@ -120,6 +147,9 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
     if profile is not None:
         name, directory = profile.name, profile.directory
     scaling = request.scaling and check_certificate(request.scaling, name)
+    figures = None if profile is None else profile.figures
+    if scaling is not None and scaling.certificate is not None:
+        figures = Figures(scaling.certificate, scaling.measured_threads)
     model_dir = directory or prepare_shown().directory
     return FleetOptions(
         model=name,
@@ -138,6 +168,9 @@ def resolve(request: UpRequest, state_dir: Path) -> FleetOptions:
         scaling=scaling,
         profile=profile.path if profile else None,
         pod_threads=profile.threads if profile else 0,
+        cold_start=profile.cold_start if profile else None,
+        figures=figures.file if figures else None,
+        figures_threads=figures.threads if figures else 0,
         candidate=check_candidate(request, model_dir) if request.candidate else None,
     )
 
@@ -162,17 +195,32 @@ def check_candidate(request: UpRequest, model_dir: Path) -> Candidate:
         raise CannotStartError(
             f"{directory} holds the model that the other pods run", "a rollout needs two versions"
         )
-    return Candidate(directory, request.candidate_pods, profile.path if profile else None)
+    if profile is None:
+        return Candidate(directory, request.candidate_pods)
+    return Candidate(directory, request.candidate_pods, profile.path, profile.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a pod can do stands in `file`, which is of pods with so many `threads`; 0 is not known."""
+
+    file: Path
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """What a fleet takes from a model profile itself; its processes read the rest."""
+    """What a fleet takes from a model profile itself; its processes read the rest.
+
+    `figures` is None where it has none.
+    """
 
     path: Path
     name: str
     directory: Path
     threads: int
+    cold_start: float | None = None
+    figures: Figures | None = None
 
 
 def check_profile(path: Path, scaling: Scaling | None) -> Profiled:
@@ -197,7 +245,11 @@ def check_profile(path: Path, scaling: Scaling | None) -> Profiled:
             profile.require(str(path), hardware=here)
     except (ProfileError, CheckpointError, OSError) as error:
         raise CannotStartError(str(error), hint) from error
-    return Profiled(path, profile.model.name, directory, profile.engine.threads or 0)
+    threads = profile.engine.threads or 0
+    held = profile.capacity
+    measured = threads or max(1, len(os.sched_getaffinity(0)) // (1 if held is None else held.pods))
+    figures = None if held is None else Figures(path, measured)
+    return Profiled(path, profile.model.name, directory, threads, profile.cold_start_seconds, figures)
 
 
 def check_certificate(scaling: Scaling, model: str) -> Scaling:
@@ -214,12 +266,16 @@ def check_certificate(scaling: Scaling, model: str) -> Scaling:
     path = scaling.certificate.absolute()
     hardware = os.environ.get(HARDWARE_VARIABLE) or hardware_at(f"http://{HOST}", None).name
     try:
-        read_certificate(path).require(str(path), model=model, hardware=hardware)
+        read = read_certificate(path)
+        read.require(str(path), model=model, hardware=hardware)
     except CertificateError as error:
         most = scaling.limits.most
         hint = f"make one of the largest fleet: copydesk up --pods {most}, and beside it: copydesk capacity"
         raise CannotStartError(str(error), hint) from error
-    return Scaling(scaling.limits, path)
+    told = read.config.get("threads", "")
+    cores = read.hardware.cores
+    threads = int(told) if told.isdecimal() else cores and max(1, cores // read.pods)
+    return Scaling(scaling.limits, path, threads)
 
 
 def find_nats_server() -> Path:
@@ -295,7 +351,7 @@ def _correction(text: str, timed: Timed) -> events.Correction:
 
 
 def _invitation(url: str) -> str:
-    command = escape(_own_name())
+    command = escape(terminal.own_name())
     body = shlex.quote('{"text": "She go to school every day."}')
     key = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if keys_variable() else ""
     curl = f"curl -s {url}/v1/correct{key} -H 'Content-Type: application/json' -d {body}"
@@ -303,11 +359,3 @@ def _invitation(url: str) -> str:
         f"\nServing on [bold]{url}[/] until Ctrl-C. Open it in a browser, or try:\n\n"
         f"  {escape(curl)}\n  {command} correct 'She go home' --url {url}\n  {command} status --url {url}\n"
     )
-
-
-def _own_name() -> str:
-    """Say how to call this command from here: by its name, or by its path when that is on no search path."""
-    if shutil.which("copydesk"):
-        return "copydesk"
-    beside = Path(sys.executable).parent / "copydesk"
-    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)

@@ -13,7 +13,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     """The processes are being started; `logs` is where each of them writes, `autoscale` the limits of a size that
-    an autoscaler decides, `certificate` the file that says what a pod can do (none: it is assumed).
+    an autoscaler decides, `certificate` the file that says what a pod can do, certificate or profile (none: it is
+    assumed). `candidate` is the directory or profile of another version that runs beside the others in
+    `candidate_pods`.
     """
 
     url: str
@@ -26,6 +28,8 @@ class Starting(Event, frozen=True, kw_only=True, tag="starting"):
     processes: tuple[str, ...]
     autoscale: str | None = None
     certificate: str | None = None
+    candidate: str | None = None
+    candidate_pods: int = 0
 
 
 class ChildUp(Event, frozen=True, kw_only=True, tag="child_up"):

@@ -62,19 +62,32 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """That an autoscaler decides the fleet's size, within limits, by a capacity certificate if there is one."""
+    """That an autoscaler decides the fleet's size, within limits, by a capacity certificate if there is one.
+
+    `measured_threads` are those of each pod that the certificate is of; 0 is not known.
+    """
 
     limits: Limits
     certificate: Path | None = None
+    measured_threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Another version of the model, in pods of its own beside the first ones, for a rollout to choose between."""
+    """Another version of the model, in pods of its own beside the first ones, for a rollout to choose between.
+
+    `threads` are those of each pod as its profile says them; 0: as the others have.
+    """
 
     model_dir: Path
     pods: int
     profile: Path | None = None
+    threads: int = 0
+
+    @property
+    def source(self) -> Path:
+        """What says which version it is: its profile, else its directory."""
+        return self.profile or self.model_dir
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -88,6 +101,8 @@ class FleetOptions:
 
     Without `engine`, the environment says what computes in them, as it does of all else that is not here.
     `profile` is the model profile that pods, gateway and autoscaler read; `pod_threads` 0 shares out the cores.
+    `cold_start` is what it says of that, in seconds, if it does. `figures` is the file that says what a pod can
+    do, profile or certificate, and `figures_threads` how many each pod had that they are of; 0 is not known.
     """
 
     model: str
@@ -106,6 +121,9 @@ class FleetOptions:
     engine: str = ""
     profile: Path | None = None
     pod_threads: int = 0
+    cold_start: float | None = None
+    figures: Path | None = None
+    figures_threads: int = 0
     candidate: Candidate | None = None
 
     @property
@@ -145,7 +163,14 @@ def _candidates(options: FleetOptions) -> tuple[ChildSpec, ...]:
     candidate = options.candidate
     if candidate is None:
         return ()
-    version = replace(options, model_dir=candidate.model_dir, profile=candidate.profile)
+    version = replace(
+        options,
+        model_dir=candidate.model_dir,
+        profile=candidate.profile,
+        pod_threads=candidate.threads or options.pod_threads,
+        dtype=AUTO if candidate.profile else options.dtype,
+        engine="" if candidate.profile else options.engine,
+    )
     return tuple(replace(_pod(version, name), vital=Vital.AT_FIRST) for name in candidate.pod_names)
 
 
@@ -155,7 +180,10 @@ def plan_pod(options: FleetOptions, name: str) -> ChildSpec:
 
 
 def plan_autoscaler(options: FleetOptions, scaling: Scaling, cold_start: float) -> ChildSpec:
-    """Plan the autoscaler, which is started last: `cold_start` is what the first pods took, in seconds."""
+    """Plan the autoscaler, which is started last: `cold_start` is what the first pods took, in seconds.
+
+    A profile's counts before that: nine of ten pods started within it.
+    """
     env = {
         "COPYDESK_AUTOSCALER_NATS_URL": options.nats_url,
         "COPYDESK_AUTOSCALER_NATS_TOKEN": options.nats_token,
@@ -163,7 +191,7 @@ def plan_autoscaler(options: FleetOptions, scaling: Scaling, cold_start: float) 
         "COPYDESK_AUTOSCALER_MODEL": options.model,
         "COPYDESK_AUTOSCALER_MIN_PODS": str(scaling.limits.least),
         "COPYDESK_AUTOSCALER_MAX_PODS": str(scaling.limits.most),
-        "COPYDESK_AUTOSCALER_COLD_START_S": f"{cold_start:.1f}",
+        "COPYDESK_AUTOSCALER_COLD_START_S": f"{options.cold_start or cold_start:.1f}",
         "COPYDESK_AUTOSCALER_STATE_DIR": str(options.state_dir / "autoscaler"),
     }
     if scaling.certificate is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable
 from typing import TextIO
 
@@ -10,7 +11,7 @@ import msgspec
 from rich.markup import escape
 
 from copydesk.cli.fleet import events
-from copydesk.cli.terminal import LastingConsole
+from copydesk.cli.terminal import LastingConsole, own_name
 
 _GUESS = "what a pod can do is assumed; measure it with copydesk capacity, and give the result to --certificate"
 
@@ -102,7 +103,18 @@ def _starting(event: events.Starting) -> str:
     least, _, most = (event.autoscale or "").partition(":")
     scaling = f", {least} to {most} as the load asks" if event.autoscale else ""
     guess = f"\n[dim]{_GUESS}[/]" if event.autoscale and event.certificate is None else ""
-    return f"[bold]Starting[/] {escape(event.model)}: {pods}{scaling}{guess}\n[dim]logs in {escape(event.logs)}[/]"
+    logs = f"\n[dim]logs in {escape(event.logs)}[/]"
+    return f"[bold]Starting[/] {escape(event.model)}: {pods}{scaling}{_beside(event)}{guess}{logs}"
+
+
+def _beside(event: events.Starting) -> str:
+    """Name the other version, and how it is rolled out."""
+    if event.candidate is None:
+        return ""
+    command = f"{own_name()} model rollout --candidate {shlex.quote(event.candidate)}"
+    pods = _count(event.candidate_pods, "pod")
+    how = f"[dim]roll it out from another terminal: {escape(command)}[/]"
+    return f"; beside, {pods} of {escape(event.candidate)}\n{how}"
 
 
 def why(reason: str) -> str:

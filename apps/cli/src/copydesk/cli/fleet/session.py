@@ -267,7 +267,9 @@ def _starting(options: FleetOptions, logs: Path, names: tuple[str, ...]) -> even
         logs=str(logs),
         processes=names,
         autoscale=str(options.scaling.limits) if options.scaling else None,
-        certificate=str(options.scaling.certificate) if options.scaling and options.scaling.certificate else None,
+        certificate=str(options.figures) if options.scaling and options.figures else None,
+        candidate=str(options.candidate.source) if options.candidate else None,
+        candidate_pods=options.candidate.pods if options.candidate else 0,
     )
 
 

@@ -1,7 +1,7 @@
 """Answers of a model that are remembered, so that a search that was killed does not ask for them again.
 
-They are kept by the digest of the weights, the arithmetic, and the processor, as lines of JSON that are only ever
-added; a line that a kill has cut short is left out.
+They are kept by the digest of the weights, the arithmetic, processor and version of this command, as lines of JSON
+that are only ever added; a line that a kill has cut short is left out.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class RememberingSubject:
         self._model = None
 
 
-def answers_path(folder: Path, digest: str, dtype: str, processor: str) -> Path:
-    """Where the answers of a model in an arithmetic on a processor are kept."""
-    where = hashlib.sha256(f"{digest}\n{dtype}\n{processor}\n".encode()).hexdigest()[:16]
+def answers_path(folder: Path, digest: str, dtype: str, circumstances: str) -> Path:
+    """Where the answers of a model in an arithmetic, on a processor by a version of the engine, are kept."""
+    where = hashlib.sha256(f"{digest}\n{dtype}\n{circumstances}\n".encode()).hexdigest()[:16]
     return folder / f"{digest[:12]}-{dtype}-{where}.jsonl"
 
 

@@ -66,7 +66,7 @@ class Ledger:
             return None
         try:
             return msgspec.json.decode(step.result, type=type_), step.seconds
-        except (msgspec.DecodeError, ValueError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             return None
 
     def keep(self, name: str, inputs: str, result: Any, seconds: float) -> None:
@@ -107,7 +107,7 @@ def _read(path: Path) -> dict[str, Step]:
         return {}
     except OSError as error:
         raise LedgerError(path, f"cannot be read: {error.strerror or error}") from error
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         reason = f"is none of this command's files ({error}); remove it to begin anew"
         raise LedgerError(path, reason, exit_code=2) from error
     return content.steps if content.version == VERSION else {}

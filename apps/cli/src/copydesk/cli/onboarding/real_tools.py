@@ -44,6 +44,9 @@ from copydesk.cli.onboarding.trial_fleet import HOST, TrialFleetError, start_tet
 from copydesk.cli.onboarding.tuning import FIRST_S, QUICK_S, Measured, Setting, Tuned, settings_to_try, tune
 from copydesk.common.profile import write_profile
 from copydesk.evaluation import EvaluationResult, Options
+from copydesk.loadtest.certificate import read_certificate
+from copydesk.loadtest.record import RecordError, read_record
+from copydesk.loadtest.search import Hopeless, next_step
 
 STARTS, QUICK_STARTS = 3, 1
 QUICK_CERTIFICATE = ("--seconds", "3", "--arrivals", "299", "--precision-percent", "25", "--warm-seconds", "3")
@@ -142,7 +145,8 @@ class RealTools:
                 return kept[0]
             serving = Serving(plan=plan, made=made, setting=setting)
             measured = self._measure(serving, texts, seconds)
-            self.ledger.keep(step, key, measured, seconds)
+            if measured.rates:  # what kept it from running may be gone the next time
+                self.ledger.keep(step, key, measured, seconds)
             told = measured.failure or f"{measured.mean:.1f} requests/s"
             self._detail(f"round {number}, {setting.name}: {told}")
             return measured
@@ -173,7 +177,14 @@ class RealTools:
                 "(--no-capacity)"
             )
             raise StageFailedError(CAPACITY, reason, advice)
-        return Certified(file=str(path), digest=_sha256(path), rough=self.job.quick)
+        made = read_certificate(path)
+        return Certified(
+            file=str(path),
+            digest=_sha256(path),
+            rough=self.job.quick,
+            rate=made.rate_per_pod,
+            concurrency=made.concurrency_per_pod,
+        )
 
     def cold_start(self, serving: Serving) -> ColdStart:
         """Start a fleet several times, and take what its pod took."""
@@ -247,7 +258,7 @@ class RealTools:
         """Go on with the trials of the same fleet, at the same address; else begin anew."""
         identity = digest_of(serving, self.job.slo_ms, self.job.quick, self.job.max_rate, self.job.inputs.data)
         kept = self.ledger.find("capacity run", identity, int)
-        if kept is not None and is_free(HOST, kept[0]):
+        if kept is not None and is_free(HOST, kept[0]) and not in_vain(state):
             return identity, kept[0]
         state.unlink(missing_ok=True)
         return identity, free_port(HOST, random.Random())
@@ -311,6 +322,15 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def in_vain(state: Path) -> bool:
+    """Whether a search for a capacity ended without any, so that going on from its trials ends there at once."""
+    try:
+        record = read_record(state)
+    except RecordError:
+        return state.exists()
+    return isinstance(next_step(record.trials, record.rules, record.scope), Hopeless)
 
 
 def _sha256(path: Path) -> str:

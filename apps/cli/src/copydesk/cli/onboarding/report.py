@@ -7,6 +7,7 @@ from html import escape
 
 import msgspec
 
+from copydesk.cli.onboarding.next_steps import NextSteps
 from copydesk.cli.onboarding.search import Found
 from copydesk.cli.onboarding.search_table import rate, ratio
 from copydesk.cli.onboarding.sizing import LOADS, rate_at_target, size_for
@@ -20,6 +21,9 @@ from copydesk.loadtest.certificate import Certificate
 
 EXAMPLES = 8
 """Sentences shown whose correction has changed, the most harmful first; quality.html has all of them."""
+
+WIDE = 1.5
+"""Ends of an interval that are further apart than by this factor are told wherever the figure is."""
 
 _STYLE = """
 :root{color-scheme:light dark}
@@ -41,7 +45,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     made: str
     command: str
-    profile: str
+    steps: NextSteps
     hardware: str
     quick: bool
     device: str = "cpu"
@@ -77,20 +81,26 @@ def verdict(profile: Profile, onboarded: Onboarded) -> str:
         if onboarded.quality.verdict is None
         else f"as {plan.name}, with no more loss than allowed"
     )
-    faster = f", {beside} times as fast as in its own arithmetic" if beside else ""
+    faster = f", {beside} as fast as in its own arithmetic" if beside else ""
     if profile.capacity is None:
         return f"{profile.model.name} can serve {quality}{faster}; what a pod holds was not measured."
     held = profile.capacity
+    roughly = "roughly " if onboarded.certified is not None and onboarded.certified.rough else ""
     return (
-        f"{profile.model.name} can serve {quality}{faster}: one pod on this hardware holds {held.max_rate:.3g} "
-        f"requests a second with {100 * (1 - held.miss_share):g} % answered within {held.objective_ms:g} ms."
+        f"{profile.model.name} can serve {quality}{faster}: one pod on this hardware holds {roughly}"
+        f"{held.max_rate:.3g} requests a second with {100 * (1 - held.miss_share):g} % answered within "
+        f"{held.objective_ms:g} ms."
     )
 
 
 def _beside_original(found: Found | None) -> str:
+    """Say how many times as fast the choice is, with its interval where that is a wide one."""
     chosen = found.chosen if found is not None else None
-    ratio_found = chosen.beside_original if chosen is not None else None
-    return f"{ratio_found.value:.1f}" if ratio_found is not None and ratio_found.low > 1.0 else ""
+    one = chosen.beside_original if chosen is not None else None
+    if one is None or one.low <= 1.0:
+        return ""
+    doubt = f" ({one.low:.3g} to {one.high:.3g})" if one.high > WIDE * one.low else ""
+    return f"{one.value:.1f} times{doubt}"
 
 
 def _quality(onboarded: Onboarded) -> str:
@@ -168,12 +178,14 @@ def _capacity(profile: Profile, onboarded: Onboarded, certificate: Certificate |
     low, high = held.interval
     upper = "?" if high is None else f"{high:.3g}"
     each = rate_at_target(held)
+    cores = certificate.hardware.cores if certificate is not None else 0
+    alone = f" The pod had all {cores} cores of a machine." if cores > 1 else ""
     rough = "<p><strong>This certificate is rough: it was made in a hurry (--quick).</strong></p>"
     figure = f"<figure>{picture}</figure>" if picture else ""
     return (
         "<h2>How many pods</h2>"
         f"<p>One pod holds R* = {held.max_rate:.3g} requests/s (95 % interval {low:.3g} to {upper}), with "
-        f"C* = {held.concurrency:.3g} in flight. In quiet times the autoscaler loads a pod with "
+        f"C* = {held.concurrency:.3g} in flight.{alone} In quiet times the autoscaler loads a pod with "
         f"{held.target_concurrency:.3g} in flight ({held.target_concurrency / held.concurrency:.0%} of C*), at "
         f"which it makes {each:.3g} requests/s. So the pods for X requests/s are X / {each:.3g}, rounded up; one "
         "more lets a pod fail without anybody noticing.</p>"
@@ -196,17 +208,12 @@ def risks(onboarded: Onboarded, facts: Facts, certificate: Certificate | None) -
     result = onboarded.quality
     yield from onboarded.checked.warnings
     yield from result.notes
-    if result.gleu <= result.gleu_unchanged:
-        yield (
-            f"on these sentences it corrects no better than leaving them as they are (GLEU {result.gleu:.2f} "
-            f"against {result.gleu_unchanged:.2f}): being no worse than the original says little then"
-        )
     if onboarded.found is not None and len(onboarded.found.tried) > 2:
         yield "several plans were judged on the same sentences and the best was taken: that flatters its figures"
     if certificate is not None and certificate.bounded_by != "fleet":
         yield "the fleet may hold more than the certificate says: its search was bounded by something else"
     high = certificate.interval.high if certificate is not None else None
-    if certificate is not None and (high is None or high > 1.5 * certificate.interval.low):
+    if certificate is not None and (high is None or high > WIDE * certificate.interval.low):
         yield "the interval of R* is wide: measure again on a quiet machine before you order hardware by it"
     if facts.quick:
         yield "measurements were shortened (--quick): take speed and capacity for rough"
@@ -225,14 +232,15 @@ def not_measured(onboarded: Onboarded, facts: Facts) -> Iterator[str]:
 
 
 def _next(facts: Facts) -> str:
-    commands = (
-        f"copydesk up --profile {facts.profile}\n\n"
-        f"copydesk up --candidate {facts.profile}\ncopydesk model rollout --candidate {facts.profile}"
-    )
+    steps = facts.steps
+    head = "<h2>How to go on</h2>"
+    run = f"<p>This runs it here, with two pods that share the cores:</p><pre>{escape(steps.run)}</pre>"
+    if steps.roll_out is None:
+        return f"{head}{run}<p>It is the default model as it is: there is no other version to replace.</p>"
     return (
-        "<h2>How to go on</h2><p>The first runs it here. The others put it beside the model that serves: it sees "
-        "a copy of the traffic at first, then a growing share.</p>"
-        f"<pre>{escape(commands)}</pre>"
+        f"{head}{run}<p>These put it beside the model that serves (the default one, or that of "
+        "<code>--profile</code>), the second in another terminal: it sees a copy of the traffic at first, then "
+        f"answers a growing share of it.</p><pre>{escape(chr(10).join(steps.roll_out))}</pre>"
     )
 
 
@@ -244,7 +252,7 @@ def _details(profile: Profile, onboarded: Onboarded, facts: Facts) -> str:
         ["digest", profile.model.digest],
         ["precision", f"{profile.precision.scheme} weights, {profile.precision.dtype} arithmetic"],
         ["engine settings", changed or "as they are by default"],
-        ["profile", facts.profile],
+        ["profile", facts.steps.profile],
         ["made by", facts.command],
     ]
     if profile.capacity is not None:

@@ -147,7 +147,8 @@ def _gated(
     except PlanFailedError as error:
         tried = Tried(plan=plan, made=made, reason=error.reason)
     seconds = clock() - began
-    ledger.keep(step, key, tried, seconds)
+    if tried.gated is not None:  # what kept it from being tried may be gone the next time, as a lack of memory
+        ledger.keep(step, key, tried, seconds)
     tell(f"{plan.name}: {_outcome(tried)} ({seconds:.0f} s)")
     return tried
 
@@ -182,7 +183,7 @@ def _raced(
         return list(tried)
     key = digest_of(inputs, [(plan, made.digest) for plan, made in runners])
     found = ledger.find("speed", key, list[list[float]])
-    if found is None:
+    if found is None or [len(mine) for mine in found[0]] != [inputs.rounds] * len(runners):
         began = clock()
         rates = workshop.race(runners, inputs.rounds, tell)
         ledger.keep("speed", key, rates, clock() - began)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from copydesk.cli.onboarding.search import Found, Tried
 from copydesk.cli.onboarding.speed import Rate, Ratio
 
 _HEAD = ("plan", "MiB", "gate", "GLEU", "words as original, %", "sentences/s", "beside original")
 
 
-def table(found: Found) -> str:
-    """Return the result as lines."""
+def table(found: Found, onboard: str = "") -> str:
+    """Return the result as lines; `onboard` is the command that makes a fleet of a plan, up to the plan's name."""
     rows = [_HEAD, *(_row(one, found.choice) for one in found.tried)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     lines = [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    return "\n".join([*lines, "", *_conclusion(found)])
+    return "\n".join([*lines, "", *_conclusion(found, onboard)])
 
 
 def _row(one: Tried, choice: str | None) -> tuple[str, ...]:
@@ -33,13 +31,18 @@ def _row(one: Tried, choice: str | None) -> tuple[str, ...]:
     )
 
 
-def _conclusion(found: Found) -> list[str]:
+def _conclusion(found: Found, onboard: str) -> list[str]:
     lines = [f"{one.plan.name}: {one.reason}" for one in found.tried if one.reason]
     lines += [f"note: {note}" for note in found.notes]
     if found.choice is None:
         lines.append(f"chosen: none; {found.why}")
     else:
         lines.append(f"chosen: {found.choice}, {found.why}")
+        chosen = found.chosen
+        if chosen is not None and chosen.made is not None:
+            lines.append(f"files:  {chosen.made.directory}")
+        if onboard:
+            lines.append(f"next:   {onboard} --plan {found.choice}")
     if found.for_accelerator is not None:
         lines.append(
             f"for an accelerator: {found.for_accelerator}, the smallest plan that passes there; its speed is to "
@@ -56,8 +59,3 @@ def rate(value: Rate | None) -> str:
 def ratio(value: Ratio | None) -> str:
     """Write how many times as fast it is, with the interval."""
     return "" if value is None else f"{value.value:.2f}x ({value.low:.2f} to {value.high:.2f})"
-
-
-def reasons(found: Found) -> Sequence[str]:
-    """Say why each plan that is out is out."""
-    return [f"{one.plan.name}: {one.reason}" for one in found.tried if one.reason]

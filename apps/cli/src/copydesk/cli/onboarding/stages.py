@@ -59,11 +59,16 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Certified(msgspec.Struct, frozen=True, kw_only=True):
-    """A capacity certificate: its file, and the SHA-256 of that; `rough` if it was made in a hurry."""
+    """A capacity certificate: its file, and the SHA-256 of that; `rough` if it was made in a hurry.
+
+    A pod holds `rate` requests a second, with `concurrency` in flight.
+    """
 
     file: str
     digest: str
     rough: bool
+    rate: float
+    concurrency: float
 
 
 class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,10 +229,10 @@ def onboard(job: Job, tools: Tools, progress: Progress) -> Onboarded:
             (served, inputs.data, job.slo_ms, job.max_rate),
             lambda: tools.certify(serving),
             Certified,
-            lambda one: f"{one.file}{', rough' if one.rough else ''}",
+            _capacity,
             tools.intact_certificate,
         )
-    cold = progress.run(COLD_START, served, lambda: tools.cold_start(serving), ColdStart, _cold)
+    cold = progress.run(COLD_START, served, lambda: tools.cold_start(serving), ColdStart, _cold, _started)
     return Onboarded(
         checked=checked,
         found=found,
@@ -242,7 +247,7 @@ def onboard(job: Job, tools: Tools, progress: Progress) -> Onboarded:
 def _plan(job: Job, tools: Tools, progress: Progress) -> tuple[Found | None, Plan]:
     if job.plan:
         return None, next(plan for plan in job.choice.plans if plan.name == job.plan)
-    found = progress.run(SEARCH, (job.inputs, job.choice), lambda: _searched(tools), Found, _choice)
+    found = progress.run(SEARCH, (job.inputs, job.choice), lambda: _searched(tools), Found, _choice, _has_choice)
     assert found.chosen is not None
     return found, found.chosen.plan
 
@@ -289,6 +294,14 @@ def _choice(found: Found) -> str:
     return f"{found.choice}, {found.why}"
 
 
+def _has_choice(found: Found) -> bool:
+    return found.chosen is not None
+
+
+def _started(cold: ColdStart) -> bool:
+    return bool(cold.seconds)
+
+
 def _installed(plan: Plan, made: Made) -> str:
     what = plan.name if plan.quantised else "the original's files serve"
     return f"{what}, {made.bytes / 2**20:,.1f} MiB in {made.directory}"
@@ -303,6 +316,14 @@ def _quality(result: EvaluationResult) -> str:
 
 def _tuned(tuned: Tuned) -> str:
     return f"{tuned.setting.name}, {tuned.why}"
+
+
+def _capacity(certified: Certified) -> str:
+    roughly = "roughly " if certified.rough else ""
+    return (
+        f"a pod holds {roughly}{certified.rate:.3g} requests/s with {certified.concurrency:.3g} in flight, "
+        f"see {certified.file}"
+    )
 
 
 def _cold(cold: ColdStart) -> str:

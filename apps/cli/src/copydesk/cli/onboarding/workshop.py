@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,7 @@ import psutil
 from copydesk.cli.commands.model_evaluate import Teller
 from copydesk.cli.evaluation.subjects import LocalModel, ModelLoadError
 from copydesk.cli.onboarding.answers import RememberingSubject, answers_path
+from copydesk.cli.onboarding.ledger import LedgerError
 from copydesk.cli.onboarding.precision import Plan
 from copydesk.cli.onboarding.search import Made, PlanFailedError, Tell
 from copydesk.common.cache_folder import cache_folder
@@ -26,6 +29,7 @@ _SHOWN = 12
 class RealWorkshop:
     """The model of `source`, whose digest is `digest`; `exact` is the arithmetic of the original.
 
+    `circumstances` are what answers depend on besides weights and arithmetic: processor, version of the engine.
     Answers and quantised models are kept in the user's cache, by the digests of what they were made of.
     """
 
@@ -37,7 +41,7 @@ class RealWorkshop:
         options: Options,
         *,
         exact: str,
-        processor: str,
+        circumstances: str,
         sentences: int,
     ) -> None:
         self._source = source
@@ -45,7 +49,7 @@ class RealWorkshop:
         self._corpus = corpus
         self._options = options
         self._exact = exact
-        self._processor = processor
+        self._circumstances = circumstances
         self._texts = spread_texts(corpus, sentences)
         self._reference: RememberingSubject | None = None
 
@@ -55,7 +59,9 @@ class RealWorkshop:
             return Made(directory=str(self._source), digest=self._digest, bytes=weight_bytes(self._source))
         out = quantised_path(self._digest, plan)
         if not out.exists():
-            self._quantise(plan, out, tell)
+            with _alone(out, lambda: tell(f"{plan.name}: another run makes it; waiting")):
+                if not out.exists():
+                    self._quantise(plan, out, tell)
         return Made(directory=str(out), digest=_digest_of(out), bytes=weight_bytes(out))
 
     def evaluate(self, plan: Plan, made: Made, tell: Tell) -> EvaluationResult:
@@ -101,7 +107,7 @@ class RealWorkshop:
         return self._reference
 
     def _remembering(self, name: str, directory: Path, digest: str, dtype: str) -> RememberingSubject:
-        path = answers_path(cache_folder() / "answers", digest, dtype, self._processor)
+        path = answers_path(cache_folder() / "answers", digest, dtype, self._circumstances)
         facts = {"digest": digest[:_SHOWN], "dtype": dtype}
         return RememberingSubject(name, facts, path, lambda: LocalModel.open(directory, name=name, dtype=dtype))
 
@@ -114,7 +120,6 @@ class RealWorkshop:
         tell(f"{plan.name}: quantising")
         precision = PrecisionPlan(Scheme(plan.scheme), plan.per_tensor, plan.keep)
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
             quantise_directory(self._source, out, precision, measure=False)
         except (OutputFullError, OutputUnwritableError):  # no other plan will do better
             raise
@@ -144,6 +149,26 @@ class _Entrant:
         model = LocalModel.open(Path(self._made.directory), name=self.name, dtype=self._plan.dtype)
         model.correct(texts[:8])
         return _timed(model, texts, clock)
+
+
+@contextlib.contextmanager
+def _alone(out: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Be the only run that makes `out`; a process that was killed holds nothing. Raises `LedgerError`."""
+    path = out.with_name(f".{out.name}.lock")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerError(path, f"cannot be written: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def quantised_path(source_digest: str, plan: Plan) -> Path:

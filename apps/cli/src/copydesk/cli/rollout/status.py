@@ -102,13 +102,23 @@ def agreement_line(status: RolloutStatus) -> str:
     """Say how the answers compare."""
     found = status.compared
     if status.agreement is None or status.likeness is None:
-        return f"no sentence compared yet ({found.dropped} copies dropped, {found.failed + found.timeouts} failed)"
+        return (
+            f"no sentence compared yet ({found.dropped} copies dropped, {found.failed + found.timeouts} failed)"
+            f"{_nothing_came(status)}"
+        )
+    sentences = "1 sentence" if found.compared == 1 else f"{found.compared} sentences"
     return (
-        f"{found.compared} sentences compared: {status.agreement:.1%} the same, likeness {status.likeness:.1%}; "
+        f"{sentences} compared: {status.agreement:.1%} the same, likeness {status.likeness:.1%}; "
         f"changed by both {found.both_changed}, by the candidate only {found.only_candidate}, "
         f"by the baseline only {found.only_baseline}; "
         f"{found.failed + found.timeouts} failed, {found.dropped} dropped"
     )
+
+
+def _nothing_came(status: RolloutStatus) -> str:
+    """A rollout learns from requests; where there are none, it waits for ever."""
+    asked = status.baseline.requests + status.candidate.requests
+    return "" if asked or status.event == "end" else "; no request has come since it began"
 
 
 def _version(digest: str, pods: int, side: Side, slo_ms: float) -> VersionStatus:

@@ -1,8 +1,8 @@
 """The candidate answers requests, and the baseline whatever the candidate does not.
 
 There is no queue before the candidate's pods: what finds no room there goes to the baseline at once, as does what
-two of its pods, or the only one, have failed. So a candidate that is broken costs its share of requests some time,
-and nobody an answer.
+two of its pods, or the only one, have failed. What takes half of the time that it has is asked of the baseline as
+well. So a candidate that is broken costs its share of requests some time, and nobody an answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from copydesk.common.rpc import Priority, Response, Status
+from copydesk.common.rpc import Fault, Priority, Response, Status
+from copydesk.common.tasks import CorrectedSentence, GeneratedText
 from copydesk.common.tracing import tracing
 from copydesk.gateway.attempt import Attempt
 from copydesk.gateway.dispatch import (
@@ -38,6 +39,17 @@ if TYPE_CHECKING:
 
 TRIES = 2
 """Pods of the candidate that are asked before the baseline is."""
+
+LATE = 0.5
+"""The part of its time after which a request is asked of the baseline as well: that needs time, too."""
+
+LONGEST_ANSWER, LONGER = 1024, 16
+"""Bytes of an answer to a sentence, at the most: so many, and as many times more than were asked. A correction is
+about as long as its sentence, and to find the edits of what is not would hold up everybody else."""
+
+_UNREADABLE = Fault("unreadable", "its answer is none")
+_decode_corrected = msgspec.msgpack.Decoder(CorrectedSentence).decode
+_decode_written = msgspec.msgpack.Decoder(GeneratedText).decode
 
 
 class CandidatePods:
@@ -75,7 +87,7 @@ class CandidateDispatcher:
         self.fleet = pods
         self.loop: asyncio.AbstractEventLoop = baseline.loop
         self.count = count
-        self.fallbacks = dict.fromkeys(("no_pod", "no_room", "failed", "silent", "refused"), 0)
+        self.fallbacks = dict.fromkeys(("no_pod", "no_room", "failed", "silent", "late", "refused"), 0)
 
     @property
     def demand(self) -> Demand:
@@ -115,9 +127,11 @@ class CandidateDispatch:
         "_dispatcher",
         "_done",
         "_fallback",
+        "_last",
         "_on_done",
         "_payload",
         "_priority",
+        "_timer",
         "_tried",
     )
 
@@ -140,11 +154,14 @@ class CandidateDispatch:
         self._tried: tuple[str, ...] = ()
         self._done = False
         self._fallback: Handle | None = None
+        self._last: ApiError | None = None
         self._attempt: Attempt | None = self._send(pod, now)
+        self._timer = dispatcher.loop.call_at(now + LATE * (deadline - now), self._on_late)
 
     def cancel(self) -> None:
         """Give it up, wherever it is."""
         self._done = True
+        self._timer.cancel()
         if self._attempt is not None:
             attempt, self._attempt = self._attempt, None
             attempt.cancel(self._dispatcher.loop.time())
@@ -162,11 +179,15 @@ class CandidateDispatch:
             error = settle_fault(attempt, response, response.fault or NO_FAULT, baseline.fleet, now)
             self._on_error(error, now)
             return
+        if not _is_answer(self._payload, response.payload):
+            failed = msgspec.structs.replace(response, status=Status.INTERNAL)
+            self._on_error(settle_fault(attempt, failed, _UNREADABLE, baseline.fleet, now), now)
+            return
         attempt.pod.hear(response.load, now)
         attempt.close(Ending.ANSWERED, now)
         if self._done:
             return
-        self._done = True
+        self.cancel()
         dispatcher.count.latency.observe(now - self._arrived)
         baseline.demand.answered(now - self._arrived, now - attempt.started_at)
         self._on_done(Delivery(response.payload, attempt.digest))
@@ -200,14 +221,19 @@ class CandidateDispatch:
     def _on_error(self, error: ApiError, now: float) -> None:
         if self._done:
             return
-        if isinstance(error, PodRefusalError):
+        if isinstance(error, PodRefusalError) and self._fallback is None:
             self._fall_back("refused", now, self._judged)
         else:
             self._go_on("no_room" if error.shed else "failed", now)
 
     def _go_on(self, reason: str, now: float) -> None:
-        """Ask another pod of the candidate, or the baseline."""
+        """Ask another pod of the candidate, or the baseline, unless that has been asked already."""
         dispatcher = self._dispatcher
+        if self._fallback is not None:
+            dispatcher.count.failures += 1
+            if self._last is not None:
+                self._end(self._last)
+            return
         other = dispatcher.fleet.pick(now, dispatcher.baseline.fleet.balancing.overcommit, self._tried)
         may_retry = len(self._tried) < TRIES and self._deadline > now
         if other is not None and may_retry and dispatcher.baseline.budget.try_spend(now):
@@ -217,7 +243,12 @@ class CandidateDispatch:
             dispatcher.count.refused += 1
         else:
             dispatcher.count.failures += 1
-        self._fall_back(reason, now, self._on_done)
+        self._fall_back(reason, now, self._end)
+
+    def _on_late(self) -> None:
+        """Ask the baseline as well, while there is time for an answer; whoever is first has it."""
+        if not self._done and self._fallback is None:
+            self._fall_back("late", self._dispatcher.loop.time(), self._overtaken)
 
     def _fall_back(self, reason: str, now: float, on_done: OnDone) -> None:
         dispatcher = self._dispatcher
@@ -227,8 +258,35 @@ class CandidateDispatch:
             self._payload, self._deadline, on_done, priority=self._priority
         )
 
+    def _overtaken(self, outcome: Delivery | ApiError) -> None:
+        """The baseline has come to an end that was asked later: only an answer is worth more than waiting on."""
+        if self._attempt is None:
+            self._end(outcome)
+        elif isinstance(outcome, Delivery):
+            self._dispatcher.count.failures += 1
+            self._end(outcome)
+        else:
+            self._last = outcome
+
     def _judged(self, outcome: Delivery | ApiError) -> None:
         """What one version refuses and the other answers was not the client's mistake."""
         if isinstance(outcome, Delivery):
             self._dispatcher.count.failures += 1
+        self._end(outcome)
+
+    def _end(self, outcome: Delivery | ApiError) -> None:
+        self._fallback = None
+        self.cancel()
         self._on_done(outcome)
+
+
+def _is_answer(asked: bytes, answer: msgspec.Raw) -> bool:
+    """Whether a pod's answer is one to what it was asked."""
+    sentence = asked.startswith(SENTENCE)
+    if sentence and len(answer) > LONGEST_ANSWER + LONGER * len(asked):
+        return False
+    try:
+        _decode_corrected(answer) if sentence else _decode_written(answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True

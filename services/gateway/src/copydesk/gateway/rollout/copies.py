@@ -31,6 +31,7 @@ from copydesk.gateway.faults import ApiError
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.pod import Pod
 from copydesk.gateway.rollout.candidate import CandidatePods
+from copydesk.gateway.rollout.examples import Examples
 from copydesk.gateway.rollout.versions import Comparison
 from copydesk.gateway.submits import Handle, Submits, Weighed
 from copydesk.routing import Ending
@@ -63,13 +64,21 @@ class Copies:
     `underway` are at pods, as `at_pods` counts them, apart from all demand.
     """
 
-    def __init__(self, fleet: Fleet, pods: CandidatePods, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, fleet: Fleet, pods: CandidatePods, loop: asyncio.AbstractEventLoop, examples: Examples
+    ) -> None:
         self.comparison = Comparison()
+        self.examples = examples
         self.underway = 0
         self.fleet = fleet
         self.loop = loop
         self.at_pods = Occupancy(loop.time())
         self._pods = pods
+
+    def begin(self, rollout: str) -> None:
+        """Count anew, for another rollout."""
+        self.comparison = Comparison()
+        self.examples.begin(rollout)
 
     def send(self, pair: Pair, comparison: Comparison, now: float) -> None:
         """Ask the candidate, if it has room to spare; only one that runs nothing else than it could has."""
@@ -83,9 +92,13 @@ class Copies:
     def ended(self, pair: Pair, comparison: Comparison, answer: msgspec.Raw) -> None:
         """Compare the candidate's answer with the one that a client got."""
         try:
-            comparison.compare(*_texts(pair, answer))
+            texts = _texts(pair, answer)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             comparison.failed += 1
+            return
+        comparison.compare(*texts)
+        if pair.payload.startswith(SENTENCE) and comparison is self.comparison:
+            self.examples.keep(*texts)
 
 
 class _Copy:

@@ -15,8 +15,9 @@ from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.metrics import Family
 from copydesk.gateway.rollout.candidate import CandidateDispatcher, CandidatePods
 from copydesk.gateway.rollout.copies import Copies, CopyingCorrector, CopyingDispatcher
+from copydesk.gateway.rollout.examples import Examples
 from copydesk.gateway.rollout.following import Course, Following
-from copydesk.gateway.rollout.versions import CandidateCount, Comparison, rest_of
+from copydesk.gateway.rollout.versions import CandidateCount, rest_of
 from copydesk.gateway.submits import Submits
 from copydesk.gateway.validation import SESSION_HEADER
 from copydesk.routing import Draw, Split
@@ -51,6 +52,7 @@ class Rollout:
         lane: DrawingLane | None,
         gateway: str,
         started_at: float,
+        examples: Examples,
     ) -> None:
         self.split: Split | None = None
         self.course: Course | None = None
@@ -62,7 +64,7 @@ class Rollout:
         self._following = Following(dispatcher.fleet.model)
         self._pods = CandidatePods(dispatcher.fleet, random.random)
         self.candidate = CandidateDispatcher(dispatcher, self._pods, self.count)
-        self.copies = Copies(dispatcher.fleet, self._pods, self._loop)
+        self.copies = Copies(dispatcher.fleet, self._pods, self._loop, examples)
         self._candidate_corrector = Corrector(
             sentences.beside(self.candidate),
             concurrency=corrector.concurrency,
@@ -80,7 +82,7 @@ class Rollout:
         if not self._following.hear(plan, self._loop.time()):
             return
         if before is None or before.rollout != plan.rollout:
-            self.copies.comparison = Comparison()
+            self.copies.begin(plan.rollout)
         self.look()
 
     def look(self) -> None:

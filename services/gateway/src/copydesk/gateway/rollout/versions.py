@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 
 from copydesk.common.messages import ComparedTotals, VersionTotals
 from copydesk.gateway.demand import LATENCY_BOUNDS, Demand
 from copydesk.gateway.metrics import Histogram
+
+MOST_WORDS = 1_000
+"""Of each of two texts, that are compared: half a millisecond's work at the most."""
 
 
 class CandidateCount:
@@ -90,8 +93,28 @@ class Comparison:
 def likeness(one: str, other: str) -> float:
     """Return the share of words that two texts have in common, in order, 1 for equal ones.
 
-    Ratcliff and Metzener, "Pattern matching: the Gestalt approach", Dr. Dobb's Journal (1988), by words.
+    Of long texts the first `MOST_WORDS` words count: whoever repeats one word for ever shall hold nobody up.
     """
     if one == other:
         return 1.0
-    return SequenceMatcher(None, one.split(), other.split(), autojunk=False).ratio()
+    left, right = (text.split(None, MOST_WORDS)[:MOST_WORDS] for text in (one, other))
+    if not left and not right:
+        return 1.0
+    return 2.0 * _common(left, right) / (len(left) + len(right))
+
+
+def _common(left: Sequence[str], right: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence, whatever the words in time for `MOST_WORDS` of them.
+
+    One number has a bit for each word of `left`: Hyyrö, "Bit-parallel LCS-length computation revisited" (AWOCA
+    2004).
+    """
+    places: dict[str, int] = {}
+    for place, word in enumerate(left):
+        places[word] = places.get(word, 0) | 1 << place
+    everywhere = (1 << len(left)) - 1
+    free = everywhere
+    for word in right:
+        found = free & places.get(word, 0)
+        free = ((free + found) | (free - found)) & everywhere
+    return len(left) - free.bit_count()

@@ -14,7 +14,7 @@ from copydesk.inference.correction.errors import (
 )
 from copydesk.inference.correction.model_files import ModelFiles, read_model_files
 from copydesk.inference.correction.settings import CorrectionSettings
-from copydesk.inference.correction.template import compile_template, render
+from copydesk.inference.correction.template import compile_template, render, render_apart
 from copydesk.inference.correction.text_tokenizer import TextTokenizer, most_characters
 
 __all__ = [
@@ -33,4 +33,5 @@ __all__ = [
     "most_characters",
     "read_model_files",
     "render",
+    "render_apart",
 ]

@@ -9,7 +9,7 @@ from copydesk.common.tasks import CorrectedSentence, Outcome
 from copydesk.inference.correction.errors import MissingStopTokenError, ModelFileError
 from copydesk.inference.correction.model_files import ModelFiles, read_model_files
 from copydesk.inference.correction.settings import FILE_NAME, CorrectionSettings, read_settings
-from copydesk.inference.correction.template import surroundings
+from copydesk.inference.correction.template import Render, render_here, surroundings
 from copydesk.inference.correction.text_tokenizer import TextTokenizer, most_characters
 from copydesk.inference.correction.tokens import PromptTokens
 from copydesk.inference.engine import Finish, GeneratedTokens, GenerateTokens
@@ -59,18 +59,24 @@ class Corrector:
 
     @classmethod
     def load(
-        cls, directory: Path, *, context: int | None = None, tokenizer: TextTokenizer | None = None
+        cls,
+        directory: Path,
+        *,
+        context: int | None = None,
+        tokenizer: TextTokenizer | None = None,
+        render: Render = render_here,
     ) -> Corrector:
         """Read a model directory; `context` is what the engine gives a request, if less than the model's own.
 
         A `tokenizer` of the same directory that is there already is used too: each takes tens of megabytes.
+        Who does not know where the directory is from takes `render_apart`.
 
         Raises:
             CorrectionSetupError: The directory does not say how to ask its model; the subclass tells what to add.
         """
         files = read_model_files(directory)
         settings = read_settings(directory)
-        around = surroundings(files.chat_template, files.named_tokens, settings.instruction, directory)
+        around = surroundings(files.chat_template, files.named_tokens, settings.instruction, directory, render)
         tokenizer = tokenizer or TextTokenizer(directory)
         tokens = PromptTokens(tokenizer, around)
         limit = files.context if context is None else min(context, files.context)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from copydesk.inference.correction.errors import MissingChatTemplateError, ModelFileError
+from copydesk.inference.correction.files import read_content
 
+TEMPLATE = "chat_template.jinja"
 _DEFAULT_CONTEXT = 2048
 """What Hugging Face's LlamaConfig takes where a config names no `max_position_embeddings`."""
 
@@ -54,12 +56,15 @@ def read_model_files(directory: Path) -> ModelFiles:
 
 
 def _chat_template(directory: Path, tokenizer_config: dict[str, Any]) -> str:
-    path = directory / "chat_template.jinja"
-    if path.is_file():
-        return path.read_text(encoding="utf-8")
-    template = tokenizer_config.get("chat_template")
+    try:
+        return read_content(directory, TEMPLATE).decode()
+    except FileNotFoundError:
+        template = tokenizer_config.get("chat_template")
+    except UnicodeDecodeError as error:
+        raise ModelFileError(directory, TEMPLATE, f"it is no UTF-8: {error.reason}") from error
     if isinstance(template, list):  # several, by name; the one for plain chats is called "default"
-        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
+        named = [entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+        template = named[-1].get("template") if named else None
     if not isinstance(template, str):
         raise MissingChatTemplateError(directory)
     return template
@@ -84,12 +89,12 @@ def _ids(directory: Path, content: dict[str, Any], name: str) -> list[int]:
 
 def _read_json(directory: Path, name: str, *, required: bool = False) -> dict[str, Any]:
     try:
-        content = json.loads((directory / name).read_text(encoding="utf-8"))
+        content = json.loads(read_content(directory, name).decode())
     except FileNotFoundError:
         if required:
             raise ModelFileError(directory, name, "there is no such file") from None
         return {}
-    except (OSError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(directory, name, str(error)) from error
     if not isinstance(content, dict):
         raise ModelFileError(directory, name, "expected a JSON object")

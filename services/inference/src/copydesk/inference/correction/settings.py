@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from copydesk.inference.correction.errors import ModelFileError
+from copydesk.inference.correction.files import read_content
 
 FILE_NAME = "copydesk.json"
 
@@ -43,10 +44,10 @@ def read_settings(directory: Path) -> CorrectionSettings:
         ModelFileError: The file says something that it may not; the message names the field.
     """
     try:
-        content = (directory / FILE_NAME).read_bytes()
+        content = read_content(directory, FILE_NAME)
     except FileNotFoundError:
         return CorrectionSettings()
     try:
         return msgspec.json.decode(content, type=CorrectionSettings)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ModelFileError(directory, FILE_NAME, str(error)) from error

@@ -16,6 +16,7 @@ import msgspec
 from tokenizers import AddedToken, Encoding, Tokenizer, pre_tokenizers
 
 from copydesk.inference.correction.errors import ModelFileError
+from copydesk.inference.correction.files import MOST_TOKENIZER_BYTES, read_content
 
 _FILE = "tokenizer.json"
 
@@ -169,23 +170,21 @@ class TextTokenizer:
 
     @cached_property
     def _harmless(self) -> Tokenizer:
-        content = json.loads(self._path.read_bytes())
+        content = json.loads(_read(self._path.parent))
         return _load(self._path.parent, json.dumps(_without_added_tokens(content)).encode())
 
 
 def _read(directory: Path) -> bytes:
     try:
-        return (directory / _FILE).read_bytes()
+        return read_content(directory, _FILE, MOST_TOKENIZER_BYTES)
     except FileNotFoundError:
         raise ModelFileError(directory, _FILE, "there is no such file") from None
-    except OSError as error:
-        raise ModelFileError(directory, _FILE, str(error)) from error
 
 
 def _outline(directory: Path, content: bytes) -> _Outline:
     try:
         return msgspec.json.decode(content, type=_Outline)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelFileError(directory, _FILE, str(error)) from error
 
 

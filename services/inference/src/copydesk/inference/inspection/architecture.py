@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from copydesk.inference.correction.errors import ModelFileError
+from copydesk.inference.correction.files import read_content
 from copydesk.inference.engine.native.config import ARCHITECTURES, read_config
 from copydesk.inference.engine.native.errors import ModelError, UnreadableModelError
 from copydesk.inference.inspection.report import EngineSupport, Problem, Quantised, Shape, error
@@ -49,10 +51,12 @@ _VLLM = frozenset(
 def read_json_file(directory: Path, name: str) -> tuple[dict[str, Any], Problem | None]:
     """Return a JSON object of the directory, {} with the problem where there is none."""
     try:
-        content = json.loads((directory / name).read_text(encoding="utf-8"))
+        content = json.loads(read_content(directory, name).decode())
     except FileNotFoundError:
         return {}, error(name, "there is no such file", "get it again from where the model is from")
-    except (OSError, ValueError, RecursionError) as problem:
+    except ModelFileError as problem:
+        return {}, error(name, problem.reason, "get it again from where the model is from")
+    except (ValueError, RecursionError) as problem:
         return {}, error(name, f"it cannot be read: {problem}", "get it again from where the model is from")
     if not isinstance(content, dict):
         return {}, error(name, "expected a JSON object")

@@ -25,6 +25,9 @@ ITEM_BITS = {
     **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
     "F4": 4,
 }
+_MOST_SIZES = 64
+_MOST_DIGITS = 40
+"""Of a shape, and of a number: else to read what is hostile, and to multiply it, could take a year."""
 _MAGIC = {
     b"PK\x03\x04": "an archive as torch.save writes it, which holds pickled data",
     b"\x80\x02": "pickled data",
@@ -92,7 +95,7 @@ def _length(start: bytes, size: int) -> int:
 
 def _decoded(header: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(header.decode(), object_pairs_hook=_once)
+        content = json.loads(header.decode(), object_pairs_hook=_once, parse_int=_number)
     except _TwiceError as error:
         raise HeaderError(f"its header has {error} twice") from error
     except (ValueError, RecursionError) as error:
@@ -109,6 +112,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise _TwiceError(repr(twice))
     return content
+
+
+def _number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _tensors(content: dict[str, Any], file: str) -> Iterator[Stored]:
@@ -149,7 +158,9 @@ def _check_places(tensors: Iterable[Stored], size: int) -> None:
 
 
 def _are_sizes(value: Any) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+    if not isinstance(value, list) or len(value) > _MOST_SIZES:
+        return False
+    return all(type(one) is int and one >= 0 for one in value)
 
 
 def _whole(bits: int) -> str:

@@ -10,7 +10,14 @@ from typing import Any
 
 import msgspec
 
-from copydesk.inference.correction import CorrectionSetupError, Corrector, TextTokenizer
+from copydesk.inference.correction import (
+    CorrectionSetupError,
+    Corrector,
+    ModelFileError,
+    TextTokenizer,
+    render_apart,
+)
+from copydesk.inference.correction.files import MOST_TOKENIZER_BYTES, read_content
 from copydesk.inference.inspection.report import Problem, PromptReport, Shape, TokenizerReport, error, warning
 
 TOKENIZER = "tokenizer.json"
@@ -53,20 +60,17 @@ def look_at_speech(directory: Path, shape: Shape | None, config: Mapping[str, An
         found.problems += _misfits(found.tokenizer, shape, config)
     try:
         tokenizer = TextTokenizer(directory)
-        corrector = Corrector.load(directory, tokenizer=tokenizer)
+        corrector = Corrector.load(directory, tokenizer=tokenizer, render=render_apart)
+        found.prompt = _prompt(directory, corrector, tokenizer)
+        found.problems += _trial(corrector)
     except CorrectionSetupError as problem:
         found.problems.append(_relative(str(problem), directory))
-        return found
     except (OSError, ValueError) as problem:
         found.problems.append(error("", f"its tokenizer or template cannot be read: {problem}"))
-        return found
     except BaseException as problem:
         if type(problem).__name__ != "PanicException":  # the tokenizer library's, which is no Exception
             raise
         found.problems.append(error(TOKENIZER, f"the tokenizer library gives up on it: {problem}"))
-        return found
-    found.prompt = _prompt(directory, corrector, tokenizer)
-    found.problems += _trial(corrector)
     return found
 
 
@@ -78,16 +82,18 @@ def template_file(directory: Path) -> Path:
 
 
 def _tokenizer(directory: Path, problems: list[Problem]) -> TokenizerReport | None:
-    path = directory / TOKENIZER
     try:
-        outline = msgspec.json.decode(path.read_bytes(), type=_Outline)
+        outline = msgspec.json.decode(read_content(directory, TOKENIZER, MOST_TOKENIZER_BYTES), type=_Outline)
     except FileNotFoundError:
         advice = "get it again from where the model is from"
         if (directory / "tokenizer.model").is_file() or (directory / "vocab.json").is_file():
             advice = "make it of the older files: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
         problems.append(error(TOKENIZER, "there is no such file", advice))
         return None
-    except (OSError, ValueError, RecursionError) as problem:
+    except ModelFileError as problem:
+        problems.append(error(TOKENIZER, problem.reason, "get it again"))
+        return None
+    except (ValueError, RecursionError) as problem:
         problems.append(error(TOKENIZER, f"it cannot be read: {problem}", "get it again"))
         return None
     vocabulary = outline.model.vocab
@@ -116,7 +122,7 @@ def _prompt(directory: Path, corrector: Corrector, tokenizer: TextTokenizer) -> 
     path = template_file(directory)
     return PromptReport(
         template=path.name,
-        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        digest=hashlib.sha256(read_content(directory, path.name)).hexdigest(),
         example=EXAMPLE,
         prompt=_with_control_tokens(tokenizer, sentence.prompt),
         around=len(sentence.prompt) - len(sentence.source),
