@@ -240,8 +240,8 @@ class InferenceSettings(ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
         default=0,
         ge=0,
         le=65535,
-        description="Port of the Prometheus metrics, on HOST; 0 serves none, so that pods on one machine do not "
-        "clash.",
+        description="Port of /metrics, /healthz and /readyz, on HOST; 0 is off, so that pods on one machine do "
+        "not clash.",
     )
     log_level: LogLevel = Field(
         default=LogLevel.INFO,

@@ -219,7 +219,7 @@ async def supervise(settings: InferenceSettings) -> None:
         who = identity(settings, listener.getsockname()[1], time.time())
         metrics = PodMetrics(runtime.metrics)
         metrics.watch_memory("supervisor", os.getpid)
-        metrics.serve(settings.host, settings.metrics_port)
+        status = await metrics.serve(settings.host, settings.metrics_port)
         try:
             token = settings.nats_token.get_secret_value() or None
             bus = await Bus.connect(settings.nats_url, name=f"pod {who.pod}", token=token)
@@ -230,4 +230,6 @@ async def supervise(settings: InferenceSettings) -> None:
             await Pod(settings, listener, runtime, metrics, Reporter(bus, who), start).run()
         finally:
             await bus.close()
+            if status is not None:
+                await status.close()
     _log.info("pod_ended", pod=who.pod)
