@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Iterator
 from math import inf
 from types import ModuleType
 
@@ -30,7 +31,7 @@ from copydesk.gateway.history import History
 from copydesk.gateway.lane.express import ExpressLane
 from copydesk.gateway.lane.storage import storage
 from copydesk.gateway.lifecycle import Lifecycle
-from copydesk.gateway.metrics import Metrics
+from copydesk.gateway.metrics import Family, Metrics
 from copydesk.gateway.pod import Dialling
 from copydesk.gateway.reporter import Reporter
 from copydesk.gateway.rollout import Rollout
@@ -68,6 +69,7 @@ class Gateway:
         self.gatekeeper = self.entrance.gatekeeper
         self.weights = Weights(settings.model, settings.model_digest)
         self.metrics.include(lambda: self.weights.families(self.fleet.pods))
+        self.metrics.include(self._discovery)
         self.lane = None if native is None else ExpressLane(native, self, places)
         self.corrector = Corrector(
             self.entrance.sentences,
@@ -145,6 +147,12 @@ class Gateway:
         """All metrics in Prometheus' text format."""
         self._settle()
         return self.metrics.render(pod_states(self.fleet))
+
+    def _discovery(self) -> Iterator[Family]:
+        connected = self._bus is not None and self._bus.connected
+        yield "bus_connected", "gauge", "Whether NATS is connected (1) or not (0).", [((), float(connected))]
+        age = self.fleet.membership_age(self._loop.time())
+        yield "membership_age_seconds", "gauge", "Time since discovery last said who is there.", [((), age)]
 
     def _settle(self) -> None:
         if self.lane is not None:
