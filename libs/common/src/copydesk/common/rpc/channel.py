@@ -106,6 +106,7 @@ class Channel:
         name: str,
         token: str = "",
         tls: ssl.SSLContext | None = None,
+        tls_name: str = "",
         timeout: float = 2.0,
         on_drain: Callable[[Channel], None] | None = None,
         on_close: Callable[[Channel], None] | None = None,
@@ -113,14 +114,15 @@ class Channel:
         """Connect, greet and wait for the server's greeting, all within `timeout` seconds.
 
         `name` says who calls, for the server's logs. `on_drain` is called once when the server announces that it
-        takes no new requests, `on_close` once when the connection ends, before the requests on it are ended.
+        takes no new requests, `on_close` once when the connection ends, before the requests on it are ended. With
+        `tls`, the server's certificate must be for `tls_name`, or for the address if that is empty.
         Raises `RpcConnectError` and `RpcHandshakeError`.
         """
         channel = cls(address, on_drain, on_close)
         connected = False
         try:
             async with asyncio.timeout(timeout):
-                await channel._connect(tls)
+                await channel._connect(tls, tls_name)
                 connected = True
                 await channel._greet(Hello(PROTOCOL_VERSION, name, token))
         except TimeoutError:
@@ -135,14 +137,17 @@ class Channel:
             channel._loop.call_soon(channel._notify, on_drain, "on_drain")
         return channel
 
-    async def _connect(self, tls: ssl.SSLContext | None) -> None:
+    async def _connect(self, tls: ssl.SSLContext | None, name: str) -> None:
         loop, address = self._loop, self.address
         try:
             if isinstance(address, UnixAddress):
-                host = "localhost" if tls else None  # a certificate cannot name a path
+                host = (name or "localhost") if tls else None  # a certificate cannot name a path
                 await loop.create_unix_connection(self._protocol, address.path, ssl=tls, server_hostname=host)
             else:
-                await loop.create_connection(self._protocol, address.host, address.port, ssl=tls)
+                host = (name or None) if tls else None
+                await loop.create_connection(
+                    self._protocol, address.host, address.port, ssl=tls, server_hostname=host
+                )
         except TimeoutError:
             raise
         except (
