@@ -118,7 +118,7 @@ if engine_has "$base" || registry_answers; then
   say "$base is there"
 else
   mkdir -p "$kept"
-  find "$cache" -mindepth 1 -maxdepth 1 -name '????????????' -not -path "$kept" -exec rm -rf {} +
+  find "$cache" -mindepth 1 -maxdepth 1 -type d -name '????????????' -not -path "$kept" -exec rm -rf {} +
   [ -s "$kept/base.tar" ] || make_base
   index=$(cat "$kept/torch-index" 2>/dev/null || true)
   import "$base" "$kept/base.tar" 'CMD ["python3"]' "LABEL copydesk.stand-in=true copydesk.torch-index=\"$index\""
