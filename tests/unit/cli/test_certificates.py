@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from copydesk.cli.certificates.component import COMPONENTS
 from copydesk.cli.commands.certificates import CertificatesRequest, certificates
@@ -45,7 +46,7 @@ def test_each_part_has_files_that_belong_together_and_that_only_its_owner_reads(
         made.verify_directly_issued_by(authority)
         purposes = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         assert len(list(purposes)) == PURPOSES[component.folder]
-        assert x509.ExtendedKeyUsageOID.CLIENT_AUTH in purposes
+        assert ExtendedKeyUsageOID.CLIENT_AUTH in purposes
     files = [path for path in (tmp_path / "tls").rglob("*") if path.is_file()]
     assert len(files) == 2 + 3 * len(COMPONENTS)
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}

@@ -70,7 +70,7 @@ class BusUrlError(CopydeskError):
         )
 
 
-class BusNotSecureError(NatsError):  # type: ignore[misc]
+class BusNotSecureError(NatsError):
     """The server offers no TLS where it is wanted. Raised before the token is sent."""
 
     def __init__(self) -> None:
@@ -283,8 +283,8 @@ class Bus:
                 error_cb=on_error,
                 disconnected_cb=on_end,
                 closed_cb=on_end,
-                tls=self._tls and self._tls.context(),
-                tls_hostname=(self._tls and self._tls.name) or None,
+                tls=self._tls.context() if self._tls else None,
+                tls_hostname=(self._tls.name or None) if self._tls else None,
             )
             self._attached.clear()
             while missing := [each for each in self._subscriptions if each not in self._attached]:
@@ -327,7 +327,7 @@ class Bus:
                 outbox.task_done()
 
 
-class _SecureClient(Client):  # type: ignore[misc]
+class _SecureClient(Client):
     """nats-py leaves it to the server's greeting, which comes in plain text, whether there is TLS."""
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:

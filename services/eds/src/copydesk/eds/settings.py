@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from copydesk.common.hosts import is_loopback
-from copydesk.common.settings import ServiceSettings
+from copydesk.common.tls.settings import NatsTlsSettings, RpcClientTlsSettings
 from copydesk.eds.discovery import Policy
 from copydesk.eds.guard import Limits
 from copydesk.eds.schedule import Pace
@@ -39,7 +39,7 @@ class Election(enum.StrEnum):
     NONE = "none"
 
 
-class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
+class EdsSettings(RpcClientTlsSettings, NatsTlsSettings, env_prefix="COPYDESK_EDS_"):
     """Environment variables `COPYDESK_EDS_<KEY>`."""
 
     nats_url: str = Field(

@@ -16,6 +16,7 @@ from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
 from copydesk.common.settings import variable_name
+from copydesk.common.tls.settings import NatsTlsSettings, RpcClientTlsSettings
 from copydesk.gateway.balancing import Balancing
 from copydesk.gateway.http.origins import Origins, usable_origins
 from copydesk.gateway.keys import KeyLimits
@@ -49,7 +50,7 @@ def _token_or_none(name: str) -> str:
     return name and subject_token(name)
 
 
-class GatewaySettings(ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
+class GatewaySettings(RpcClientTlsSettings, NatsTlsSettings, ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
     """Everything that can be set, each with its unit and the reason for its default."""
 
     host: str = Field(

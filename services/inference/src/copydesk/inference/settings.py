@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
+from copydesk.common.tls.settings import NatsTlsSettings, RpcTlsSettings
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 
@@ -62,7 +63,7 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
-class InferenceSettings(ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
+class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
     """What a pod serves, where, and how much of the machine it takes. Times are in milliseconds."""
 
     profile: Path | None = Field(

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from copydesk.cli.certificates.component import Component
 
@@ -115,12 +116,12 @@ def _builder(
 
 
 def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _purposes(component: Component) -> list[x509.ObjectIdentifier]:
-    serves = [x509.ExtendedKeyUsageOID.SERVER_AUTH] if component.serves else []
-    return serves + ([x509.ExtendedKeyUsageOID.CLIENT_AUTH] if component.connects else [])
+    serves = [ExtendedKeyUsageOID.SERVER_AUTH] if component.serves else []
+    return serves + ([ExtendedKeyUsageOID.CLIENT_AUTH] if component.connects else [])
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

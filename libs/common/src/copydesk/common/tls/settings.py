@@ -52,7 +52,7 @@ class RpcClientTlsSettings(RpcTlsSettings):
     def rpc_tls(self) -> ClientTls | None:
         """Return how to connect to pods; None without TLS. Raises `TlsError`."""
         files = self.rpc_tls_files()
-        return files and client_tls(files, self.rpc_tls_name)
+        return client_tls(files, self.rpc_tls_name) if files else None
 
 
 class NatsTlsSettings(ServiceSettings):
@@ -84,7 +84,7 @@ class NatsTlsSettings(ServiceSettings):
     def nats_tls(self) -> ClientTls | None:
         """Return how to connect to NATS; None without TLS. Raises `TlsError`."""
         files = _files(self, "nats")
-        return files and client_tls(files, self.nats_tls_name)
+        return client_tls(files, self.nats_tls_name) if files else None
 
 
 def refuse_file(error: TlsError) -> int:

@@ -19,7 +19,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc.frames import Load, Status
 from copydesk.common.status_server import Answer, Paths, StatusPortError, StatusServer
-from copydesk.inference.engine import GeneratedTokens
+from copydesk.inference.engine import CacheUse, GeneratedTokens
 from copydesk.inference.pod.failure import CannotStartError
 
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -37,9 +37,9 @@ def resident_bytes(pid: int | None) -> int:
 
 
 class EngineMetrics:
-    """Counted in the engine process."""
+    """Counted in the engine process that is `name` among those of the pod."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "engine-0") -> None:
         self.step_seconds = Histogram(
             "copydesk_inference_step_seconds", "Duration of an engine step.", buckets=_STEP_BUCKETS
         )
@@ -58,6 +58,22 @@ class EngineMetrics:
         self._accepted_tokens = Counter(
             "copydesk_inference_accepted_tokens", "Guessed tokens that turned out to be right."
         )
+
+        # Of an engine that was restarted the last value is the new one's: hence the label, and the latest in time.
+        self._cache_reserved, self._cache_limit = (
+            Gauge(
+                f"copydesk_inference_cache_{what}_tokens", text, ["engine"], multiprocess_mode="mostrecent"
+            ).labels(name)
+            for what, text in (
+                ("reserved", "Tokens of the cache of keys and values that running requests may come to need."),
+                ("limit", "Tokens that there is room for in it."),
+            )
+        )
+
+    def cached(self, use: CacheUse) -> None:
+        """Show how much of the cache is taken."""
+        self._cache_reserved.set(use.reserved)
+        self._cache_limit.set(use.limit)
 
     def answered(self, result: GeneratedTokens) -> None:
         """Count one request that was answered."""
@@ -92,10 +108,10 @@ class PodMetrics:
 
     def __init__(self, children: Path) -> None:
         self._state = EndpointState.WARMING
-        self._registry = CollectorRegistry()
-        MultiProcessCollector(self._registry, path=str(children))  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        MultiProcessCollector(self.registry, path=str(children))  # type: ignore[no-untyped-call]
         self._restarts = Counter(
-            "copydesk_inference_restarts", "Restarts of the pod's processes.", ["child"], registry=self._registry
+            "copydesk_inference_restarts", "Restarts of the pod's processes.", ["child"], registry=self.registry
         )
         self._running = self._gauge("running", "Requests that the engines are working on.")
         self._queued = self._gauge("queued", "Requests that wait for a slot.")
@@ -105,11 +121,11 @@ class PodMetrics:
             "copydesk_inference_resident_memory_bytes",
             "Resident memory of each process of the pod; what they share is counted in each.",
             ["process"],
-            registry=self._registry,
+            registry=self.registry,
         )
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"copydesk_inference_{name}", text, registry=self._registry)
+        return Gauge(f"copydesk_inference_{name}", text, registry=self.registry)
 
     def restarted(self, child: str) -> None:
         """Count a restart of `child`."""
@@ -135,7 +151,7 @@ class PodMetrics:
         return {
             "/healthz": lambda: _answer({"alive": True}, good=True),
             "/readyz": self._readiness,
-            "/metrics": lambda: Answer(generate_latest(self._registry), CONTENT_TYPE_LATEST),
+            "/metrics": lambda: Answer(generate_latest(self.registry), CONTENT_TYPE_LATEST),
         }
 
     def _readiness(self) -> Answer:
