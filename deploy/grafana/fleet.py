@@ -175,6 +175,18 @@ _SCRAPED = Row(
             Unit.NONE,
             (Query("max by (model) (copydesk_eds_held_endpoints)", "{{model}}"),),
         ),
+        Panel(
+            "Certificates",
+            "Time until the first one of each link ends; nothing where there is no TLS.",
+            Unit.SECONDS,
+            (
+                Query(
+                    'min by (job, link) ({__name__=~"copydesk_(gateway|eds|autoscaler|inference|imagefetcher)'
+                    '_tls_certificate_expiry_timestamp_seconds"}) - time()',
+                    "{{job}} {{link}}",
+                ),
+            ),
+        ),
     ),
 )
 
