@@ -286,6 +286,8 @@ class Bus:
                 tls=self._tls.context() if self._tls else None,
                 tls_hostname=(self._tls.name or None) if self._tls else None,
             )
+            if self._secure:
+                _tell_of_tls(client)
             self._attached.clear()
             while missing := [each for each in self._subscriptions if each not in self._attached]:
                 for subscription in missing:
@@ -344,6 +346,13 @@ async def _settle(client: Client) -> None:
     """
     await client.flush(CONNECT_SECONDS)
     await client.flush(CONNECT_SECONDS)
+
+
+def _tell_of_tls(client: Client) -> None:
+    """Spare the log a warning at the end of each connection: nats-py's protocol does not know what it runs on."""
+    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+    if writer is not None:
+        writer.transport.get_protocol()._over_ssl = True
 
 
 async def _close_client(client: Client) -> None:
