@@ -140,9 +140,8 @@ def test_names_are_unique_and_everything_says_what_it_is_part_of(overlay: str) -
         (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in rendered(overlay)
     )
     assert [key for key, count in keys.items() if count > 1] == []
-    for each in rendered(overlay):
-        if each["kind"] in (*WORKLOADS, "Service", "NetworkPolicy", "PodDisruptionBudget"):
-            assert each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "copydesk"
+    for manifest in of_kind(overlay, *WORKLOADS, "Service", "NetworkPolicy", "PodDisruptionBudget"):
+        assert manifest["metadata"]["labels"]["app.kubernetes.io/part-of"] == "copydesk"
     for each in workloads(overlay):
         assert each.labels["app.kubernetes.io/part-of"] == "copydesk"
 

@@ -93,7 +93,7 @@ def test_the_nodes_of_nats_are_those_that_its_configuration_names(overlay: str) 
         for name, value in each.environment(each.main).items()
         if name.endswith("_NATS_URL")
     }
-    assert clients == {"tls://copydesk-nats:4222"}
+    assert clients == {"tls://copydesk-nats-client:4222"}
 
 
 def test_the_h100_overlay_has_the_size_that_its_arithmetic_comes_to() -> None:
@@ -137,7 +137,7 @@ def test_the_h100_overlay_spreads_over_zones_and_asks_for_gpus() -> None:
         strict = zone["whenUnsatisfiable"] == "DoNotSchedule"
         assert strict is (each.component in ("gateway", "eds", "nats")), each.name
     resources = workload("h100", "inference").main["resources"]
-    assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == 1
+    assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == "1"
 
 
 def test_every_file_below_k8s_is_used() -> None:
