@@ -32,7 +32,8 @@ DISTRIBUTIONS := $(patsubst %/,%,$(dir $(PYPROJECTS)))
 # The command's extra "fleet" brings the services; all else follows from the folders.
 EDITABLE := $(patsubst apps/cli,apps/cli[fleet],$(DISTRIBUTIONS))
 DOCKERFILES := $(wildcard services/*/Dockerfile services/*/Dockerfile.*)
-TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench)
+TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench) \
+  deploy/grafana
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo compose test test-vllm test-compose check format clean

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from deploy.grafana.panels import Choice, Dashboard, Kind, Line, Panel, Query, Row, Unit
 
-_LIVE = '{model=~"$model",policy="live"}'
+_LIVE = '{model=~"$model",policy=~"live|dry-run"}'
 _MODEL = '{model=~"$model"}'
 
 
 def _live(metric: str, legend: str) -> Query:
-    """The value of the replica that leads; those that stand by decide as well, for themselves."""
+    """The value of the replica that leads, or tells only (dry-run); those that stand by decide for themselves."""
     leads = "and on (instance) copydesk_autoscaler_leader == 1"
     return Query(f"max by (model) (copydesk_autoscaler_{metric}{_LIVE} {leads})", f"{{{{model}}}} {legend}")
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from deploy.grafana.panels import Dashboard, Kind, Line, Panel, Query, Row, Unit
 
+_DECIDING = '{policy=~"live|dry-run"}'
+"""Decisions that hold, and those of an autoscaler that only tells them; not those of a candidate in the shadow."""
+
 _OBJECTIVES = Row(
     "Objectives",
     (
@@ -112,9 +115,18 @@ _PODS = Row(
             "How many pods the autoscaler wants, how many work, and how many are waited for.",
             Unit.NONE,
             (
-                Query('max by (model) (copydesk_autoscaler_desired_replicas{policy="live"})', "{{model}} desired"),
-                Query('max by (model) (copydesk_autoscaler_ready_replicas{policy="live"})', "{{model}} working"),
-                Query('max by (model) (copydesk_autoscaler_pending_replicas{policy="live"})', "{{model}} pending"),
+                Query(
+                    'max by (model) (copydesk_autoscaler_desired_replicas{policy=~"live|dry-run"})',
+                    "{{model}} desired",
+                ),
+                Query(
+                    'max by (model) (copydesk_autoscaler_ready_replicas{policy=~"live|dry-run"})',
+                    "{{model}} working",
+                ),
+                Query(
+                    'max by (model) (copydesk_autoscaler_pending_replicas{policy=~"live|dry-run"})',
+                    "{{model}} pending",
+                ),
             ),
         ),
     ),
