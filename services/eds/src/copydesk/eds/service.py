@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, endpoints_subject
+from copydesk.common.rpc.tokens import shown_token
 from copydesk.common.telemetry import get_logger
 from copydesk.common.tls import ClientTls
 from copydesk.eds.discovery import Discovery
@@ -55,7 +56,7 @@ class Service:
         self._heard_over_bus = settings.source is SourceKind.HEARTBEAT
         self._prober = Prober(
             self._on_gone,
-            token=settings.rpc_token.get_secret_value(),
+            token=shown_token(settings.rpc_token.get_secret_value()),
             timeout=settings.probe_timeout_ms / 1000,
             tls=tls,
             on_sighting=metrics.probed,

@@ -23,6 +23,7 @@ from copydesk.common.messages import (
     rollout_subject,
     scale_subject,
 )
+from copydesk.common.rpc.tokens import shown_token
 from copydesk.common.tls import ClientTls, Expiries
 from copydesk.gateway.correction import Corrector
 from copydesk.gateway.dispatch import Dispatcher
@@ -203,7 +204,7 @@ def _dialling(settings: GatewaySettings, tls: ClientTls | None) -> Dialling:
     return Dialling(
         name=f"gateway-{os.getpid()}",
         model=settings.model,
-        token=settings.rpc_token.get_secret_value(),
+        token=shown_token(settings.rpc_token.get_secret_value()),
         random=random.random,
         connect_timeout=settings.connect_timeout_ms / 1000,
         keepalive=settings.keepalive_ms / 1000,

@@ -93,7 +93,8 @@ class GatewaySettings(RpcClientTlsSettings, NatsTlsSettings, ProfiledSettings, e
         "digits, '_' or '-', one of its own for each process; empty: machine and process id",
     )
     rpc_token: SecretStr = Field(
-        default=SecretStr(""), description="token that pods ask for; empty on one machine"
+        default=SecretStr(""),
+        description="token that pods ask for; of several lines the first; empty on one machine",
     )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         default="info",

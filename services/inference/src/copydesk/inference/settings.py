@@ -235,7 +235,8 @@ class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_p
     )
     rpc_token: SecretStr = Field(
         default=SecretStr(""),
-        description="Secret that gateways must show; empty asks for none, which is right on loopback only.",
+        description="Secret that gateways must show, one of several where there are several lines; empty asks for "
+        "none, which is right on loopback only.",
     )
     metrics_port: int = Field(
         default=0,

@@ -34,6 +34,7 @@ from copydesk.common.rpc.frames import (
     Status,
 )
 from copydesk.common.rpc.pending import OnChunk, OnReply, PendingRequests
+from copydesk.common.rpc.tokens import shown_token
 from copydesk.common.telemetry import get_logger
 
 CLOSE_SECONDS = 1.0
@@ -113,9 +114,10 @@ class Channel:
     ) -> Channel:
         """Connect, greet and wait for the server's greeting, all within `timeout` seconds.
 
-        `name` says who calls, for the server's logs. `on_drain` is called once when the server announces that it
-        takes no new requests, `on_close` once when the connection ends, before the requests on it are ended. With
-        `tls`, the server's certificate must be for `tls_name`, or for the address if that is empty.
+        `name` says who calls, for the server's logs; of several lines of `token` the first is shown. `on_drain` is
+        called once when the server announces that it takes no new requests, `on_close` once when the connection
+        ends, before the requests on it are ended. With `tls`, the server's certificate must be for `tls_name`, or
+        for the address if that is empty.
         Raises `RpcConnectError` and `RpcHandshakeError`.
         """
         channel = cls(address, on_drain, on_close)
@@ -124,7 +126,7 @@ class Channel:
             async with asyncio.timeout(timeout):
                 await channel._connect(tls, tls_name)
                 connected = True
-                await channel._greet(Hello(PROTOCOL_VERSION, name, token))
+                await channel._greet(Hello(PROTOCOL_VERSION, name, shown_token(token)))
         except TimeoutError:
             channel._connection.abort()
             reason = f"no answer within {timeout:g} s"
