@@ -156,8 +156,8 @@ class EdsSettings(RpcClientTlsSettings, NatsTlsSettings, env_prefix="COPYDESK_ED
     )
     rpc_token: SecretStr = Field(
         SecretStr(""),
-        description="Token that the pods ask for, used by probes, of several lines the first; empty by default, as "
-        "theirs is.",
+        description="Token that the pods ask for, used by probes, of several lines the first; empty by default, "
+        "as theirs is.",
     )
     xds_port: int = Field(
         0, ge=0, le=65_535, description="Port of the xDS server for Envoy and gRPC clients; 0 is off: few need it."
