@@ -20,14 +20,14 @@ class RpcTlsSettings(ServiceSettings):
     """Of who talks RPC. Either all three files are named, or none."""
 
     rpc_tls_cert_file: Path | None = Field(
-        None,
+        default=None,
         description="PEM certificate chain shown on RPC; none by default: then it is plain TCP, for loopback.",
     )
     rpc_tls_key_file: Path | None = Field(
-        None, description="PEM key of that certificate, without a password; read anew when it changes."
+        default=None, description="PEM key of that certificate, without a password; read anew when it changes."
     )
     rpc_tls_ca_file: Path | None = Field(
-        None, description="PEM certificates of the authorities that peers' certificates on RPC must be of."
+        default=None, description="PEM certificates of the authorities that peers' certificates on RPC must be of."
     )
 
     @model_validator(mode="after")
@@ -44,7 +44,7 @@ class RpcClientTlsSettings(RpcTlsSettings):
     """Of who connects to pods. Pods come and go, so that no certificate names their addresses."""
 
     rpc_tls_name: str = Field(
-        "copydesk-inference",
+        default="copydesk-inference",
         min_length=1,
         description="Name that the certificates of pods must be for, whatever their addresses are.",
     )
@@ -59,19 +59,19 @@ class NatsTlsSettings(ServiceSettings):
     """Of who connects to NATS. Either all three files are named, or none."""
 
     nats_tls_cert_file: Path | None = Field(
-        None,
+        default=None,
         description="PEM certificate chain shown to NATS; none by default, as a local server asks for none.",
     )
     nats_tls_key_file: Path | None = Field(
-        None, description="PEM key of that certificate, without a password; read anew when it changes."
+        default=None, description="PEM key of that certificate, without a password; read anew when it changes."
     )
     nats_tls_ca_file: Path | None = Field(
-        None,
+        default=None,
         description="PEM certificates of the authorities that the certificate of NATS must be of; with it, a "
         "server without TLS is refused.",
     )
     nats_tls_name: str = Field(
-        "copydesk-nats",
+        default="copydesk-nats",
         description="Name that the certificate of NATS must be for, whatever its address is; empty: the host of "
         "NATS_URL.",
     )
