@@ -44,6 +44,11 @@ _CONNECTION_LOST = Fault("connection_lost", "the connection to the pod was lost"
 _DEADLINE_EXCEEDED = Fault("deadline_exceeded", "no answer before the deadline")
 _TOO_LARGE = Fault("frame_too_large", f"the payload does not fit a frame of {DEFAULT_MAX_FRAME_BYTES} bytes")
 
+_REFUSED = (
+    "closed by the server: it refused the token, the protocol version or the certificate, or one side wants TLS; "
+    "its log says which"
+)
+
 _log = get_logger(__name__)
 
 
@@ -324,8 +329,9 @@ class Channel:
     def _handshake_error(self, error: Exception | None) -> RpcHandshakeError:
         if isinstance(error, RpcHandshakeError):
             return error
-        reason = str(error) if error else "closed by the server: it refused the token or the protocol version"
-        return RpcHandshakeError(self.address, reason)
+        # A server that refuses a certificate, or wants TLS, mostly resets the connection without a word.
+        told = error is not None and not isinstance(error, ConnectionError)
+        return RpcHandshakeError(self.address, str(error) if told else _REFUSED)
 
     def _finish(self) -> None:
         if self.closed:

@@ -21,4 +21,5 @@ def is_accepted(tokens: str, token: str) -> bool:
 
 
 def _lines(tokens: str) -> list[str]:
-    return [line.strip() for line in tokens.splitlines() if line.strip()] or [""]
+    lines = (line.removesuffix("\r") for line in tokens.split("\n"))
+    return [line for line in lines if line] or [""]
