@@ -31,14 +31,16 @@ PYPROJECTS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml models/
 DISTRIBUTIONS := $(patsubst %/,%,$(dir $(PYPROJECTS)))
 # The command's extra "fleet" brings the services; all else follows from the folders.
 EDITABLE := $(patsubst apps/cli,apps/cli[fleet],$(DISTRIBUTIONS))
-TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench)
+DOCKERFILES := $(wildcard services/*/Dockerfile services/*/Dockerfile.*)
+TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench) \
+  deploy/grafana
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-vllm check format clean
+.PHONY: help setup run demo compose test test-vllm test-compose check format clean
 
 help: ## List the targets
 	@echo "Copydesk. Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables: PODS=$(PODS) AUTOSCALE=MIN:MAX PORT=$(PORT) MODEL=DIR PYTEST_ARGS=... TORCH_PIP_ARGS=..."
 	@echo "Without a GPU: TORCH_PIP_ARGS=\"--index-url https://download.pytorch.org/whl/cpu\" saves gigabytes."
 
@@ -51,20 +53,29 @@ run: $(SETUP) ## Start a fleet on 127.0.0.1:$PORT, show three corrections, serve
 demo: $(SETUP) ## Start a fleet on free ports, correct a few sentences, stop it
 	@exec $(BIN)/copydesk demo --pods $(PODS) $(if $(MODEL),--model "$(MODEL)")
 
+compose: ## Build the images, make secrets, start the fleet of compose.yaml on 127.0.0.1:$COPYDESK_PORT (8080)
+	@scripts/compose-secrets.sh
+	docker compose up --build --detach --wait
+	@echo "The key is in secrets/gateway_api_key: see docs/compose.md"
+
 # The tests of a file stay together, in their order. Bytecode is kept, or each process of a test would compile anew.
-test: $(DEV) ## Run every test but those of vLLM
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not vllm" --numprocesses $(TEST_WORKERS) --dist loadfile \
+test: $(DEV) ## Run every test but those of vLLM and of containers
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not vllm and not compose" --numprocesses $(TEST_WORKERS) --dist loadfile \
 	  --no-loadscope-reorder --durations 15 $(PYTEST_ARGS)
 
 # One at a time: each starts vLLM, which wants every core.
 test-vllm: $(DEV) ## Run the tests of vLLM, in the environment whose interpreter COPYDESK_TEST_VLLM_PYTHON names
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/vllm -m vllm --durations 10 $(PYTEST_ARGS)
 
+test-compose: $(DEV) ## Build the images and test compose.yaml with them, in a Docker engine of its own if none answers
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/compose -m compose --durations 10 $(PYTEST_ARGS)
+
 check: $(DEV) ## Lint, check formatting, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(TYPED)
 	$(BIN)/lint-imports
+	$(BIN)/hadolint $(DOCKERFILES)
 
 format: $(DEV) ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format .

@@ -56,14 +56,15 @@ setpriv --pdeathsig TERM "$assets/etcd" --data-dir etcd --unsafe-no-fsync \
 etcd=$!
 
 # The serving key that kube-apiserver makes in certs/ serves for service accounts too. No controller makes
-# those, hence no admission plugin that asks for them. EndpointSlice is v1beta1 in this version: off, so that
-# the v1 below can take its group. Old revisions are compacted after 10 to 20 seconds, not 5 to 10 minutes.
+# those, hence no admission plugin that asks for them. Privileged pods are allowed, as kubeadm has it. EndpointSlice
+# is v1beta1 in this version: off, so that the v1 below can take its group. Old revisions are compacted after 10 to
+# 20 seconds, not 5 to 10 minutes.
 setpriv --pdeathsig TERM "$assets/kube-apiserver" --etcd-servers=unix://etcd:0 --etcd-compaction-interval=10s \
   --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="${url##*:}" --insecure-port=0 \
   --cert-dir=certs --service-account-issuer=https://kubernetes.default.svc \
   --service-account-key-file=certs/apiserver.key --service-account-signing-key-file=certs/apiserver.key \
   --token-auth-file="$tokens" --authorization-mode=RBAC --disable-admission-plugins=ServiceAccount \
-  --runtime-config=discovery.k8s.io/v1beta1=false --service-cluster-ip-range=10.96.0.0/16 \
+  --allow-privileged --runtime-config=discovery.k8s.io/v1beta1=false --service-cluster-ip-range=10.96.0.0/16 \
   --endpoint-reconciler-type=none "$@" </dev/null >kube-apiserver.log 2>&1 &
 api=$!
 

@@ -19,7 +19,7 @@ from copydesk.gateway.faults import ApiError
 from copydesk.gateway.rates import ClosedMeter, LocalMeter, Meter, Rate, SharedMeter, rule
 from copydesk.gateway.rates.shared import GCRA, KEY_PREFIX
 from copydesk.gateway.redis_link import MAX_BATCH, RedisLink, RedisLostError, RedisUrlError, connection
-from tests.fixtures.redis import RedisServer, redis_binary
+from tests.fixtures.redis import RedisBinary, RedisServer, redis_binary
 from tests.fixtures.until import until
 
 HOURLY = Rate.of(0.001, 5)
@@ -224,7 +224,7 @@ async def test_a_redis_that_refuses_is_treated_as_one_that_is_gone_and_said_once
 async def test_a_password_opens_redis_and_appears_nowhere(
     tmp_path: Path, links: Links, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = RedisServer(redis_binary(), tmp_path, password="s3cret")
+    server = RedisBinary(redis_binary(), tmp_path, password="s3cret")
     server.start()
     try:
         meter = SharedMeter(await links.open(server.url), ClosedMeter())
@@ -251,7 +251,7 @@ def self_signed(directory: Path) -> Path:
 
 
 async def test_rediss_is_tls_and_the_certificate_is_checked(tmp_path: Path, links: Links) -> None:
-    server = RedisServer(redis_binary(), tmp_path, certificate=self_signed(tmp_path))
+    server = RedisBinary(redis_binary(), tmp_path, certificate=self_signed(tmp_path))
     server.start()
     try:
         meter = SharedMeter(await links.open(server.url), ClosedMeter())

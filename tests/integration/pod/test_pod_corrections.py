@@ -119,6 +119,13 @@ def test_metrics_tell_the_memory_of_each_process(pod: RunningPod, metrics_port: 
         assert 10e6 < resident < 2e9
 
 
+def test_probes_hear_that_the_pod_lives_and_takes_requests(pod: RunningPod, metrics_port: int) -> None:
+    pod.wait_ready()
+    for path, said in (("healthz", b'{"alive":true}'), ("readyz", b'{"ready":true,"state":"ready"}')):
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/{path}", timeout=10) as page:
+            assert page.read() == said
+
+
 def _metrics(port: int) -> dict[str, float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
         lines = page.read().decode().splitlines()

@@ -121,3 +121,11 @@ def test_libraries_are_kept_in_the_cache_folder_which_is_a_setting(
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     assert cache_folder() == tmp_path
     assert library_folder() == tmp_path / "native"
+
+
+def test_a_folder_for_libraries_alone_wins_over_the_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("COPYDESK_COMPILED_DIR", str(tmp_path / "compiled"))
+    assert library_folder() == tmp_path / "compiled"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.eds.probe import Prober, Sighting, probe
 from tests.fixtures.fake_pod import MODEL, FakePod
+from tests.fixtures.fleet_certificates import gateway_client, make_certificates, pod_server
 from tests.fixtures.nats import free_port
+from tests.fixtures.openai_server import OpenAiServer
 from tests.fixtures.until import until
 
 
@@ -48,6 +51,25 @@ async def test_a_pod_that_refuses_the_token_is_no_proof() -> None:
     assert await look(pod) is Sighting.UNKNOWN
     assert await look(pod, token="secret") is Sighting.ALIVE
     await pod.stop()
+
+
+async def test_a_pod_under_tls_is_asked_with_a_certificate_and_nothing_else_is_proof(tmp_path: Path) -> None:
+    fleet, other = make_certificates(tmp_path / "fleet"), make_certificates(tmp_path / "other")
+    pod, server = FakePod(), OpenAiServer()
+    pod.tls = pod_server(fleet)
+    await pod.start()
+    await server.start(tls=pod_server(fleet))
+    for endpoint in (pod.endpoint(), server.endpoint()):
+        for tls, found in (
+            (gateway_client(fleet, "eds"), Sighting.ALIVE),
+            (gateway_client(other, "eds"), Sighting.UNKNOWN),
+            (None, Sighting.UNKNOWN),
+        ):
+            assert await probe(MODEL, endpoint, token="", timeout=5.0, tls=tls) is found
+    await pod.stop()
+    await server.stop()
+    gone = await probe(MODEL, pod.endpoint(), token="", timeout=5.0, tls=gateway_client(fleet, "eds"))
+    assert gone is Sighting.GONE
 
 
 @pytest.mark.parametrize("protocol", EndpointProtocol)

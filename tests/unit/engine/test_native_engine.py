@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine import (
+    CacheUse,
+    Caching,
     EmptyPromptError,
     Engine,
     Finish,
@@ -178,6 +180,18 @@ def test_newcomers_wait_when_the_cache_could_not_hold_all_that_they_may_need() -
     assert (bench.engine.load().running, bench.engine.load().queued) == (2, 1)
     bench.drain()
     assert list(bench.answers) == [short, next_one, long]
+
+
+def test_what_running_requests_have_reserved_of_the_cache_is_told() -> None:
+    bench = Bench(slots=3, cache_tokens=96)
+    assert isinstance(bench.engine, Caching)
+    assert bench.engine.cache_use() == CacheUse(reserved=0, limit=96)
+    bench.submit([1] * 20, 12)  # 32 tokens: a page
+    bench.submit([1], 3)
+    bench.engine.step(0.0)
+    assert bench.engine.cache_use() == CacheUse(reserved=64, limit=96)
+    bench.drain()
+    assert bench.engine.cache_use() == CacheUse(reserved=0, limit=96)
 
 
 def test_a_cache_too_small_for_the_longest_request_is_as_large_as_that() -> None:

@@ -121,7 +121,9 @@ async def test_both_ways_count_alike(ways: Ways) -> None:
     text = ways.gateway.render_metrics()
     assert 'requests_total{route="/v1/correct",code="200"} 2\n' in text
     assert 'requests_total{route="/v1/correct",code="400"} 2\n' in text
-    assert 'request_seconds_count{route="/v1/correct"} 4\n' in text
+    assert 'request_seconds_count{route="/v1/correct",outcome="answered"} 2\n' in text
+    assert 'request_seconds_count{route="/v1/correct",outcome="error"} 2\n' in text
+    assert 'errors_total{route="/v1/correct",kind="blank_text",side="client"} 2\n' in text
     assert "requests_in_flight 0\n" in text
 
 

@@ -150,4 +150,4 @@ def test_kustomize_builds_them() -> None:
     )
     names = {(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(built.stdout)}
     assert names == objects().keys()
-    assert "image: copydesk-imagefetcher:latest" in built.stdout
+    assert "image: ghcr.io/copydesk/image-fetcher:0.1.0" in built.stdout

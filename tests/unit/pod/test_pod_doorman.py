@@ -55,7 +55,9 @@ class Worker:
 class Entrance:
     """A doorman, his workers, and clients."""
 
-    def __init__(self, tmp_path: Path, workers: int, take_seconds: float, even_seconds: float) -> None:
+    def __init__(
+        self, tmp_path: Path, workers: int, take_seconds: float, even_seconds: float, *, moves: bool = True
+    ) -> None:
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         listener.setblocking(False)
         self._address = listener.getsockname()
@@ -63,7 +65,7 @@ class Entrance:
         self._returns, returned = inbox()
         self._doors = [Door(index, *inbox(), tally) for index in range(workers)]
         self.doorman = Doorman(
-            listener, self._doors, returned, take_seconds=take_seconds, even_seconds=even_seconds
+            listener, self._doors, returned, take_seconds=take_seconds, even_seconds=even_seconds, moves=moves
         )
         self.workers = [
             Worker(index, door.receiver, self._returns, tally) for index, door in enumerate(self._doors)
@@ -97,9 +99,14 @@ class Entrance:
 
 @asynccontextmanager
 async def entrance(
-    tmp_path: Path, workers: int, *, take_seconds: float = NEVER, even_seconds: float = NEVER
+    tmp_path: Path,
+    workers: int,
+    *,
+    take_seconds: float = NEVER,
+    even_seconds: float = NEVER,
+    moves: bool = True,
 ) -> AsyncIterator[Entrance]:
-    door = Entrance(tmp_path, workers, take_seconds, even_seconds)
+    door = Entrance(tmp_path, workers, take_seconds, even_seconds, moves=moves)
     try:
         yield door
     finally:
@@ -170,6 +177,18 @@ async def test_nothing_is_lost_while_no_worker_is_there(tmp_path: Path) -> None:
         assert door.take() == [0]
         door.doorman.answering(0, True)
         await until(lambda: door.take() == [7])
+
+
+async def test_where_connections_cannot_move_new_ones_alone_make_shares_even(tmp_path: Path) -> None:
+    async with entrance(tmp_path, 2, even_seconds=0.01, moves=False) as door:
+        door.doorman.answering(0, True)
+        door.connect(6)
+        await until(lambda: door.take() == [6, 0])
+        door.doorman.answering(1, True)
+        await asyncio.sleep(0.05)  # some looks at how even the shares are
+        assert door.take() == [6, 0]
+        door.connect(6)
+        await until(lambda: door.take() == [6, 6])
 
 
 async def test_a_worker_that_came_back_gets_its_share_from_the_others(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@ import stat
 import time
 from pathlib import Path
 
+import pytest
+from pydantic import SecretStr
+
+from copydesk.common.settings import ServiceSettings
 from copydesk.inference.pod.failure import CannotStartError, FailureNote
 from copydesk.inference.pod.runtime import RuntimeDirectory, remove_abandoned
 
@@ -31,6 +35,28 @@ def test_a_young_directory_is_left_alone_since_its_owner_may_be_about_to_lock_it
     young.mkdir()
     (young / "lock").touch()
     assert remove_abandoned(tmp_path, now=time.time()) == []
+
+
+class VaultSettings(ServiceSettings, env_prefix="COPYDESK_VAULT_"):
+    token: SecretStr = SecretStr("")
+    other: SecretStr = SecretStr("")
+
+
+def test_children_find_the_secrets_of_the_start_whatever_their_files_hold_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted = tmp_path / "token"
+    mounted.write_text("sesame\n\n")
+    monkeypatch.setenv("COPYDESK_VAULT_TOKEN_FILE", str(mounted))
+    settings = VaultSettings()
+    with RuntimeDirectory(tmp_path) as runtime:
+        runtime.keep_secrets(settings, os.environ)
+        mounted.write_text("poppy")
+        assert list(runtime.variables) == ["COPYDESK_VAULT_TOKEN_FILE"]
+        kept = Path(runtime.variables["COPYDESK_VAULT_TOKEN_FILE"])
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        monkeypatch.setenv("COPYDESK_VAULT_TOKEN_FILE", str(kept))
+        assert VaultSettings().token == settings.token
 
 
 def test_a_link_is_never_followed(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_a_plain_request_is_carried(native: ModuleType, path: str) -> None
         assert at.endings()["answered"] == 21
         assert at.requests(200, path) == 22
         assert at.metric('sentences_total{status="ok"}') == 22
-        assert at.metric(f'request_seconds_count{{route="{path}"}}') == 22
+        assert at.metric(f'request_seconds_count{{route="{path}",outcome="answered"}}') == 22
         assert min(pod.ledger.requests for pod in at.gateway.fleet.pods.values()) > 0
 
 

@@ -231,6 +231,27 @@ def _scaling(pods: int | None, autoscale: str | None, certificate: Path | None) 
 
 
 @app.command()
+def certificates(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they go, a folder for each part.")],
+    days: Annotated[int, typer.Option(min=1, max=3650, metavar="N", help="How long they hold.")] = 365,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="New keys and certificates of the authority that is there.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Make the certificates that the parts of a fleet show one another.
+
+    An authority of the fleet's own, and for gateway, inference, eds, autoscaler,
+    image-fetcher and nats a folder with tls.crt, tls.key and ca.crt. Nothing is
+    overwritten without --renew; services that run take to renewed ones by themselves.
+    """
+    from copydesk.cli.commands.certificates import CertificatesRequest
+    from copydesk.cli.commands.certificates import certificates as make
+
+    raise typer.Exit(make(CertificatesRequest(folder, days, renew, json)))
+
+
+@app.command()
 def status(
     url: Url = None,
     state_dir: Annotated[

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from nats.errors import Error as NatsError
 from copydesk.common.backoff import backoff_seconds
 from copydesk.common.errors import CopydeskError
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import ClientTls
 
 PING_SECONDS = 5
 MAX_OUTSTANDING_PINGS = 1
@@ -49,6 +50,10 @@ MAX_QUEUED_MESSAGES = 1024
 MAX_PENDING_BYTES = 1 << 20
 """What may wait for a connected server that reads slowly, before more is dropped."""
 
+SCHEMES = ("nats", "tls", "ws", "wss")
+TLS_SCHEMES = ("nats", "tls")
+"""nats-py would not check the name that we want over WebSocket."""
+
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
 
@@ -63,6 +68,13 @@ class BusUrlError(CopydeskError):
         super().__init__(
             f"{_without_password(url)!r} is no NATS url: expected nats://host:port, or several with commas"
         )
+
+
+class BusNotSecureError(NatsError):
+    """The server offers no TLS where it is wanted. Raised before the token is sent."""
+
+    def __init__(self) -> None:
+        super().__init__("the server speaks without TLS, and TLS is wanted")
 
 
 def reconnect_delay(attempt: int, chance: float) -> float:
@@ -119,10 +131,11 @@ class Bus:
     `dropped` counts what was published and certainly not sent.
     """
 
-    def __init__(self, servers: list[str], name: str, token: str | None) -> None:
+    def __init__(self, servers: list[str], name: str, token: str | None, tls: ClientTls | None = None) -> None:
         self._servers = servers
         self._name = name
         self._token = token
+        self._tls = tls
         self._client: Client | None = None
         self._outbox: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(MAX_QUEUED_MESSAGES)
         self._subscriptions: list[Subscription[Any]] = []
@@ -134,16 +147,16 @@ class Bus:
         self.dropped = 0
 
     @classmethod
-    async def connect(cls, url: str, *, name: str, token: str | None = None) -> Bus:
+    async def connect(cls, url: str, *, name: str, token: str | None = None, tls: ClientTls | None = None) -> Bus:
         """Start connecting to `url` and return at once, whether a server is there or not.
 
-        `url` may list several servers with commas. `name` is shown by the server's monitoring. Raises
-        `BusUrlError`.
+        `url` may list several servers with commas. `name` is shown by the server's monitoring. With `tls`, or
+        where `url` says `tls://`, a server without TLS is none. Raises `BusUrlError`.
         """
         servers = [part.strip() for part in url.split(",")]
         for server in servers:
-            _check_url(server)
-        bus = cls(servers, name, token)
+            _check_url(server, TLS_SCHEMES if tls else SCHEMES)
+        bus = cls(servers, name, token, tls)
         bus._keeper = asyncio.create_task(bus._keep_connected(), name=f"bus {name}")
         return bus
 
@@ -221,7 +234,7 @@ class Bus:
         attempt = 0
         while True:
             lost = asyncio.Event()
-            client = Client()
+            client = _SecureClient() if self._secure else Client()
             try:
                 await self._establish(client, lost)
                 attempt = 0
@@ -234,6 +247,10 @@ class Bus:
                 await _close_client(client)
             await asyncio.sleep(reconnect_delay(attempt, random.random()))
             attempt += 1
+
+    @property
+    def _secure(self) -> bool:
+        return self._tls is not None or any(server.startswith("tls:") for server in self._servers)
 
     def _log_failure(self, error: Exception, *, first: bool) -> None:
         log = _log.warning if first else _log.debug
@@ -266,7 +283,11 @@ class Bus:
                 error_cb=on_error,
                 disconnected_cb=on_end,
                 closed_cb=on_end,
+                tls=self._tls.context() if self._tls else None,
+                tls_hostname=(self._tls.name or None) if self._tls else None,
             )
+            if self._secure:
+                _tell_of_tls(client)
             self._attached.clear()
             while missing := [each for each in self._subscriptions if each not in self._attached]:
                 for subscription in missing:
@@ -308,6 +329,15 @@ class Bus:
                 outbox.task_done()
 
 
+class _SecureClient(Client):
+    """nats-py leaves it to the server's greeting, which comes in plain text, whether there is TLS."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection and not info.get("tls_required"):
+            raise BusNotSecureError
+        await super()._process_info(info, initial_connection)
+
+
 async def _settle(client: Client) -> None:
     """Return once the server has processed all that `client` was told before.
 
@@ -316,6 +346,13 @@ async def _settle(client: Client) -> None:
     """
     await client.flush(CONNECT_SECONDS)
     await client.flush(CONNECT_SECONDS)
+
+
+def _tell_of_tls(client: Client) -> None:
+    """Spare the log a warning at the end of each connection: nats-py's protocol does not know what it runs on."""
+    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+    if writer is not None:
+        writer.transport.get_protocol()._over_ssl = True
 
 
 async def _close_client(client: Client) -> None:
@@ -328,10 +365,10 @@ async def _close_client(client: Client) -> None:
         writer.transport.abort()
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, schemes: Sequence[str]) -> None:
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in ("nats", "tls", "ws", "wss") and bool(parts.hostname) and (parts.port or 0) >= 0
+        valid = parts.scheme in schemes and bool(parts.hostname) and (parts.port or 0) >= 0
     except ValueError:
         valid = False
     if not valid:

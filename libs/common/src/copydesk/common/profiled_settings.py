@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from copydesk.common.profile import Profile, ProfileError, read_profile
-from copydesk.common.settings import RefusedSettingError, ServiceSettings
+from copydesk.common.settings import RefusedSettingError, SecretFiles, ServiceSettings
 
 FIELD = "profile"
 """The setting that names the file; a class that derives from `ProfiledSettings` declares it."""
@@ -32,8 +32,8 @@ class ProfiledSettings(ServiceSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Put the profile behind arguments and variables."""
-        return init_settings, env_settings, _ProfileSource(settings_cls, cls)
+        """Put the profile behind arguments, variables and files of secrets."""
+        return init_settings, env_settings, SecretFiles(settings_cls), _ProfileSource(settings_cls, cls)
 
 
 class _ProfileSource(PydanticBaseSettingsSource):

@@ -24,6 +24,8 @@ from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import load_settings, refuse_setting, take_no_arguments
 from copydesk.common.status_server import StatusPortError, StatusServer
 from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.common.tls import TlsError, expiry_watched
+from copydesk.common.tls.settings import refuse_file
 
 _log = get_logger("copydesk.autoscaler")
 
@@ -34,9 +36,12 @@ async def serve(settings: AutoscalerSettings, plans: Sequence[Plan]) -> None:
     name = DRY if settings.actuator is ActuatorKind.SHADOW else LIVE
     pilots = [Pilot(plan, name) for plan in plans]
     token = settings.nats_token.get_secret_value() or None
-    bus = await Bus.connect(settings.nats_url, name="autoscaler", token=token)
+    tls = settings.nats_tls()
+    bus = await Bus.connect(settings.nats_url, name="autoscaler", token=token, tls=tls)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(bus.close)
+        credentials = [tls.credentials] if tls else []
+        await stack.enter_async_context(expiry_watched("autoscaler", credentials, REGISTRY))
         actuator, leadership = make_actuator(settings, pilots, bus)
         journal = LogWriter(settings.decision_log, settings.log_bytes, settings.log_files)
         stack.callback(journal.close)
@@ -73,6 +78,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         return refuse_setting(AutoscalerSettings, error.key, error.problem)
     except BusUrlError as error:
         return refuse_setting(AutoscalerSettings, "NATS_URL", str(error))
+    except TlsError as error:
+        return refuse_file(error)
     except StatusPortError as error:
         return refuse_setting(AutoscalerSettings, "METRICS_PORT", str(error))
     return 0

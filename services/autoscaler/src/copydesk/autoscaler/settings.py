@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
+from copydesk.common.tls.settings import NatsTlsSettings
 
 
 class ActuatorKind(enum.StrEnum):
@@ -22,7 +23,7 @@ class ActuatorKind(enum.StrEnum):
     SHADOW = "shadow"
 
 
-class AutoscalerSettings(ProfiledSettings, env_prefix="COPYDESK_AUTOSCALER_"):
+class AutoscalerSettings(NatsTlsSettings, ProfiledSettings, env_prefix="COPYDESK_AUTOSCALER_"):
     """Environment variables `COPYDESK_AUTOSCALER_<KEY>`."""
 
     nats_url: str = Field(

@@ -13,6 +13,8 @@ from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import load_settings, refuse_setting, take_no_arguments
 from copydesk.common.status_server import StatusPortError, StatusServer
 from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.common.tls import TlsError, expiry_watched
+from copydesk.common.tls.settings import refuse_file
 from copydesk.eds.endpoint_file import EndpointFileError
 from copydesk.eds.metrics import Metrics
 from copydesk.eds.service import OnSnapshot, Service
@@ -28,12 +30,17 @@ _log = get_logger("copydesk.eds")
 async def serve(settings: EdsSettings) -> None:
     """Run until SIGTERM or SIGINT; raise the error of whatever cannot begin."""
     metrics = Metrics()
-    bus = await Bus.connect(settings.nats_url, name="eds", token=settings.nats_token.get_secret_value() or None)
+    rpc_tls, nats_tls = settings.rpc_tls(), settings.nats_tls()
+    token = settings.nats_token.get_secret_value() or None
+    bus = await Bus.connect(settings.nats_url, name="eds", token=token, tls=nats_tls)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(bus.close)
+        credentials = [each.credentials for each in (rpc_tls, nats_tls) if each]
+        await stack.enter_async_context(expiry_watched("eds", credentials, REGISTRY))
         leadership = make_leadership(settings)
         source = make_source(settings, bus, metrics)
-        service = Service(settings, bus, source, metrics, leadership, await _serve_xds(settings, stack))
+        listeners = await _serve_xds(settings, stack)
+        service = Service(settings, bus, source, metrics, leadership, listeners, rpc_tls)
         await _serve_status(settings, service, stack)
         _log.info("eds_started", source=settings.source.value, epoch=leadership.epoch)
         await run_until_signal(service.run())
@@ -71,6 +78,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         run(serve(settings))
     except BusUrlError as error:
         return refuse_setting(EdsSettings, "NATS_URL", str(error))
+    except TlsError as error:
+        return refuse_file(error)
     except EndpointFileError as error:
         return refuse_setting(EdsSettings, "STATIC_FILE", str(error))
     except KubernetesConfigError as error:

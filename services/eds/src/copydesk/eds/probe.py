@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.common.rpc import Channel, Hello, RpcConnectError, RpcError, TcpAddress
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import ClientTls
 
 RETRY_S = 1.0
 CONCURRENCY = 64
@@ -36,13 +37,22 @@ class Sighting(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -> Sighting:
+async def probe(
+    model: str, endpoint: Endpoint, *, token: str, timeout: float, tls: ClientTls | None = None
+) -> Sighting:
     """Ask at `endpoint`, in what it speaks, who is there; `token` is the pods', `timeout` in seconds."""
     if endpoint.protocol is EndpointProtocol.OPENAI:
-        return await _probe_http(endpoint, token, timeout)
+        return await _probe_http(endpoint, token, timeout, tls)
     address = TcpAddress(endpoint.host, endpoint.port)
     try:
-        channel = await Channel.open(address, name="eds", token=token, timeout=timeout)
+        channel = await Channel.open(
+            address,
+            name="eds",
+            token=token,
+            timeout=timeout,
+            tls=tls.context() if tls else None,
+            tls_name=tls.name if tls else "",
+        )
     except RpcConnectError as error:
         return Sighting.GONE if _is_refused(error.reason) else Sighting.UNKNOWN
     except RpcError:
@@ -51,10 +61,10 @@ async def probe(model: str, endpoint: Endpoint, *, token: str, timeout: float) -
     return _judge(model, endpoint, channel.peer)
 
 
-async def _probe_http(endpoint: Endpoint, token: str, timeout: float) -> Sighting:
+async def _probe_http(endpoint: Endpoint, token: str, timeout: float, tls: ClientTls | None) -> Sighting:
     try:
         async with asyncio.timeout(timeout):
-            status = await _status_of_models(endpoint, token)
+            status = await _status_of_models(endpoint, token, tls)
     except (OSError, TimeoutError, EOFError) as error:
         return Sighting.GONE if _is_refused(str(error)) else Sighting.UNKNOWN
     except (ValueError, OverflowError):  # a host or port that can be none
@@ -66,9 +76,14 @@ async def _probe_http(endpoint: Endpoint, token: str, timeout: float) -> Sightin
     return Sighting.UNKNOWN
 
 
-async def _status_of_models(endpoint: Endpoint, token: str) -> int:
+async def _status_of_models(endpoint: Endpoint, token: str, tls: ClientTls | None) -> int:
     """Return the status of `GET /v1/models`, 0 for an answer that is no HTTP; raise what the connection raises."""
-    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    reader, writer = await asyncio.open_connection(
+        endpoint.host,
+        endpoint.port,
+        ssl=tls.context() if tls else None,
+        server_hostname=(tls.name or None) if tls else None,
+    )
     try:
         writer.write(_request(endpoint, token))
         found = _STATUS.match(await reader.readuntil(b"\n"))
@@ -113,12 +128,14 @@ class Prober:
         *,
         token: str,
         timeout: float,
+        tls: ClientTls | None = None,
         on_sighting: Callable[[Sighting], None] | None = None,
     ) -> None:
         self._on_gone = on_gone
         self._on_sighting = on_sighting
         self._token = token
         self._timeout = timeout
+        self._tls = tls
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._tasks: dict[tuple[str, Endpoint], asyncio.Task[None]] = {}
 
@@ -140,7 +157,7 @@ class Prober:
         before: Sighting | None = None
         while True:
             async with self._slots:
-                sighting = await probe(model, endpoint, token=self._token, timeout=self._timeout)
+                sighting = await probe(model, endpoint, token=self._token, timeout=self._timeout, tls=self._tls)
             if self._on_sighting is not None:
                 self._on_sighting(sighting)
             if sighting is not before:

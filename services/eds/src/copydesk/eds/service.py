@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 from copydesk.common.bus import Bus
 from copydesk.common.messages import Endpoint, EndpointsSnapshot, endpoints_subject
+from copydesk.common.rpc.tokens import shown_token
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import ClientTls
 from copydesk.eds.discovery import Discovery
 from copydesk.eds.journal import tell
 from copydesk.eds.leadership import Leadership
@@ -31,7 +33,7 @@ class Service:
     """One replica: a source, on one event loop, published over NATS while this replica is the leader.
 
     `listeners` are called with each snapshot that differs from the model's last one, whoever leads and whether
-    NATS is there or not.
+    NATS is there or not. `tls` is for probes of pods.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Service:
         metrics: Metrics,
         leadership: Leadership,
         listeners: Sequence[OnSnapshot] = (),
+        tls: ClientTls | None = None,
     ) -> None:
         self._bus = bus
         self._source = source
@@ -53,8 +56,9 @@ class Service:
         self._heard_over_bus = settings.source is SourceKind.HEARTBEAT
         self._prober = Prober(
             self._on_gone,
-            token=settings.rpc_token.get_secret_value(),
+            token=shown_token(settings.rpc_token.get_secret_value()),
             timeout=settings.probe_timeout_ms / 1000,
+            tls=tls,
             on_sighting=metrics.probed,
         )
         self._loop = asyncio.get_running_loop()

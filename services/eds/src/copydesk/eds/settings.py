@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from copydesk.common.hosts import is_loopback
-from copydesk.common.settings import ServiceSettings
+from copydesk.common.tls.settings import NatsTlsSettings, RpcClientTlsSettings
 from copydesk.eds.discovery import Policy
 from copydesk.eds.guard import Limits
 from copydesk.eds.schedule import Pace
@@ -39,7 +39,7 @@ class Election(enum.StrEnum):
     NONE = "none"
 
 
-class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
+class EdsSettings(RpcClientTlsSettings, NatsTlsSettings, env_prefix="COPYDESK_EDS_"):
     """Environment variables `COPYDESK_EDS_<KEY>`."""
 
     nats_url: str = Field(
@@ -155,7 +155,9 @@ class EdsSettings(ServiceSettings, env_prefix="COPYDESK_EDS_"):
         description="Milliseconds that a probe waits for a pod's hello; a live pod answers in a few.",
     )
     rpc_token: SecretStr = Field(
-        SecretStr(""), description="Token that the pods ask for, used by probes; empty by default, as theirs is."
+        SecretStr(""),
+        description="Token that the pods ask for, used by probes, of several lines the first; empty by default, "
+        "as theirs is.",
     )
     xds_port: int = Field(
         0, ge=0, le=65_535, description="Port of the xDS server for Envoy and gRPC clients; 0 is off: few need it."

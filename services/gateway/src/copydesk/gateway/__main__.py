@@ -14,6 +14,8 @@ from copydesk.common.compiled import CompiledLibraryError
 from copydesk.common.process import run, run_until_signal, settle_memory
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, take_no_arguments, variable_name
 from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.common.tls import TlsError
+from copydesk.common.tls.settings import refuse_file
 from copydesk.common.tracing import tracing
 from copydesk.gateway.app import build_app, build_hot_path
 from copydesk.gateway.keys import KeyRing, KeysFileError
@@ -49,6 +51,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         return _refuse(f"{error}; {host} and {port} say where to listen")
     except BusUrlError as error:
         return _refuse(f"{variable_name(GatewaySettings, 'nats_url')}: {error}")
+    except TlsError as error:
+        return refuse_file(error)
     except (CompiledLibraryError, _OpenToAllError) as error:
         return _refuse(str(error))
     finally:

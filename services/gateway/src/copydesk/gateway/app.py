@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from copydesk.gateway import faults
 from copydesk.gateway.access import Gatekeeper
-from copydesk.gateway.faults import ApiError
+from copydesk.gateway.faults import CLIENT_GONE, ApiError
 from copydesk.gateway.http.documents import SECURITY, components, guarded
 from copydesk.gateway.http.edge import Edge
 from copydesk.gateway.http.endpoints import endpoints, endpoints_router
@@ -21,7 +21,7 @@ from copydesk.gateway.http.languagetool import PREFIX, languagetool_router, plai
 from copydesk.gateway.http.operations import guarded_router, health_router
 from copydesk.gateway.http.origins import Preflight
 from copydesk.gateway.http.pages import pages_router
-from copydesk.gateway.http.responses import CLIENT_GONE, error_response
+from copydesk.gateway.http.responses import error_response
 from copydesk.gateway.keys import KeyRing
 from copydesk.gateway.service import Gateway
 
@@ -140,5 +140,6 @@ async def _on_unexpected(request: Request, _error: Exception) -> Response:
 
 def _answer(request: Request, error: ApiError) -> Response:
     """Answer in the shape of the API that was asked: plain text under LanguageTool's, else OpenAI's."""
+    request.state.error = error
     respond = plain_error_response if request.scope["path"].startswith(PREFIX) else error_response
     return respond(error, request.state.request_id)

@@ -10,6 +10,21 @@ from copydesk.common.errors import CopydeskError
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
+CLIENT_GONE = 499
+"""nginx's code for a client that closed before the answer; it is counted, but nobody is there to get it."""
+
+OURS = (
+    "deadline_exceeded",
+    "inference_failed",
+    "internal_error",
+    "keys_unavailable",
+    "limits_unavailable",
+    "no_endpoints",
+    "overloaded",
+    "pod_unavailable",
+)
+"""The codes of errors in requests for work for which the service is to blame."""
+
 
 class ApiError(CopydeskError):
     """A request that is answered with an error.
@@ -38,6 +53,11 @@ class ApiError(CopydeskError):
         self.retry_after = retry_after
         self.shed = shed
         super().__init__(f"{code}: {message}")
+
+    @property
+    def ours(self) -> bool:
+        """Whether the service is to blame for it: not the request, nor the limits of its client."""
+        return self.status >= 500 or self.shed
 
     @property
     def type(self) -> str:

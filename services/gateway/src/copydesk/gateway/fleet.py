@@ -94,7 +94,7 @@ class Fleet:
         self._reports: dict[str, tuple[float, int]] = {}
         self._ordinary: list[Pod] = []
         self._weights: dict[str, str] = {}
-        self._reviewed_at = self._resized_at = self._loop.time()
+        self._made_at = self._reviewed_at = self._resized_at = self._loop.time()
         self._reviewer = self._loop.call_later(REVIEW_SECONDS, self._on_tick)
 
     @property
@@ -106,6 +106,10 @@ class Fleet:
     def capacity(self) -> int:
         """How many requests the pods that are chosen from run at once, as far as they have told."""
         return sum(pod.ledger.capacity for pod in (*self.near, *self.far))
+
+    def membership_age(self, now: float) -> float:
+        """For how many seconds discovery has not said who is there; before its first word, since the beginning."""
+        return now - (self._made_at if self._held is None else self._held.heard_at)
 
     def withhold(self, digest: str) -> None:
         """Give pods of these weights no work while others can take it; of "" none are withheld.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from copydesk.common.rpc import Status
+from copydesk.gateway.faults import CLIENT_GONE, OURS, ApiError
 from copydesk.gateway.history import WORK, Work
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -70,42 +71,60 @@ def regrouped(counts: Sequence[int], bounds: Sequence[float], wanted: Sequence[f
     return result
 
 
+def outcome(code: int) -> str:
+    """Say what became of a request, by its status.
+
+    They are kept apart because a refusal takes no time, and because whoever leaves early has seen nothing slow.
+    """
+    if code < 400:
+        return "answered"
+    return "gone" if code == CLIENT_GONE else "error"
+
+
 class Metrics:
-    """What the gateway counts of itself."""
+    """What the gateway counts of itself.
+
+    Errors that an alert counts are there from the start, with zeros: of a counter that begins with its first
+    error Prometheus sees no increase, and so misses the first burst.
+    """
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.work = Work()
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
-        self._seconds: dict[str, Histogram] = defaultdict(Histogram)
+        self._errors: dict[tuple[str, str, str], int] = defaultdict(int)
+        self._errors.update({(route, kind, "service"): 0 for route in sorted(WORK) for kind in OURS})
+        self._seconds: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
         self._sentences: dict[Status, int] = defaultdict(int)
         self._retries: dict[str, int] = defaultdict(int)
         self._others: list[Callable[[], Iterable[Family]]] = []
 
-    def request(self, route: str, code: int, seconds: float) -> None:
-        """Count an answered request; `route` is the pattern, not the path, so that its values are few."""
+    def request(self, route: str, code: int, seconds: float, error: ApiError | None = None) -> None:
+        """Count a request that has ended, with `error` if that was its answer.
+
+        `route` is the pattern, not the path, so that its values are few.
+        """
         self._requests[route, code] += 1
-        self._seconds[route].observe(seconds)
+        self._seconds[route, outcome(code)].observe(seconds)
+        if error is not None and code != CLIENT_GONE:
+            self._errors[route, error.code, "service" if error.ours else "client"] += 1
         if route in WORK:
             self.work.count(code, seconds)
 
-    def absorb(self, route: str, codes: Mapping[int, int], seconds: float, buckets: Sequence[int]) -> None:
-        """Add requests that were counted elsewhere, each of one text that one pod answered if its code is 200.
+    def absorb(self, route: str, code: int, requests: int, seconds: float, buckets: Sequence[int]) -> None:
+        """Add requests that were counted elsewhere, each of one text that one pod answered if the code is 200.
 
         `seconds` is what they took together, `buckets` counts them by `LATENCY_BUCKETS`; of the latencies in
         `work`, which are finer, nothing is known here.
         """
-        count = sum(codes.values())
-        if not count:
+        if not requests:
             return
-        answered = codes.get(200, 0)
-        for code, requests in codes.items():
-            if requests:
-                self._requests[route, code] += requests
-        self._sentences[Status.OK] += answered
-        self._seconds[route].absorb(buckets, seconds)
-        self.work.requests += count
-        self.work.answered += answered
+        self._requests[route, code] += requests
+        self._seconds[route, outcome(code)].absorb(buckets, seconds)
+        self.work.requests += requests
+        if code < 300:
+            self._sentences[Status.OK] += requests
+            self.work.answered += requests
 
     def sentence(self, status: Status) -> None:
         """Count one attempt of one sentence on one pod by how it ended."""
@@ -132,6 +151,11 @@ class Metrics:
         prefix = "copydesk_gateway_"
         requests = (((("route", route), ("code", str(code))), n) for (route, code), n in self._requests.items())
         yield from _family(prefix + "requests_total", "counter", "Requests answered.", requests)
+        errors = (
+            ((("route", route), ("kind", kind), ("side", side)), n)
+            for (route, kind, side), n in self._errors.items()
+        )
+        yield from _family(prefix + "errors_total", "counter", "Errors by code, and whose fault they are.", errors)
         yield from self._histograms(prefix + "request_seconds")
         in_flight: list[tuple[Labels, float]] = [((), self.in_flight)]
         yield from _family(prefix + "requests_in_flight", "gauge", "Requests being worked on.", in_flight)
@@ -148,10 +172,10 @@ class Metrics:
 
     def _histograms(self, name: str) -> Iterator[str]:
         yield f"# HELP {name} Time from the request's head to its answer.\n# TYPE {name} histogram\n"
-        for route, histogram in self._seconds.items():
+        for (route, ending), histogram in self._seconds.items():
+            labels: Labels = (("route", route), ("outcome", ending))
             for suffix, bound, value in histogram.samples():
-                labels: Labels = (("route", route), ("le", bound)) if bound else (("route", route),)
-                yield _sample(name + suffix, labels, value)
+                yield _sample(name + suffix, (*labels, ("le", bound)) if bound else labels, value)
 
 
 def _family(name: str, kind: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Iterator[str]:

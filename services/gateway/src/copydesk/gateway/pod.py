@@ -12,6 +12,7 @@ from copydesk.common.backoff import backoff_seconds
 from copydesk.common.messages import Endpoint, EndpointProtocol, EndpointState
 from copydesk.common.rpc import Channel, Load, RpcConnectError, RpcHandshakeError, RpcPingError, TcpAddress
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import ClientTls
 from copydesk.gateway.http_pod.channel import HttpChannel
 from copydesk.gateway.lane.seams import Port
 from copydesk.gateway.link import Link
@@ -27,7 +28,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Dialling:
-    """How to reach pods. Times in seconds; `random` gives floats in [0, 1)."""
+    """How to reach pods. Times in seconds; `random` gives floats in [0, 1). With `tls` no pod is without."""
 
     name: str
     model: str
@@ -36,6 +37,7 @@ class Dialling:
     connect_timeout: float = 2.0
     keepalive: float = 1.0
     keepalive_timeout: float = 5.0
+    tls: ClientTls | None = None
 
 
 class Underway(Protocol):
@@ -210,6 +212,7 @@ class Pod:
     async def _dial(self) -> Link:
         endpoint, dialling = self.endpoint, self._dialling
         address = TcpAddress(endpoint.host, endpoint.port)
+        tls = dialling.tls
         if endpoint.protocol is EndpointProtocol.OPENAI:
             return await HttpChannel.open(
                 address,
@@ -218,11 +221,14 @@ class Pod:
                 timeout=dialling.connect_timeout,
                 capacity=endpoint.capacity,
                 on_close=self._on_close,
+                tls=tls,
             )
         return await Channel.open(
             address,
             name=dialling.name,
             token=dialling.token,
+            tls=tls.context() if tls else None,
+            tls_name=tls.name if tls else "",
             timeout=dialling.connect_timeout,
             on_drain=self._on_drain,
             on_close=self._on_close,

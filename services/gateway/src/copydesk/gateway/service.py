@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Iterator
 from math import inf
 from types import ModuleType
 
@@ -22,6 +23,8 @@ from copydesk.common.messages import (
     rollout_subject,
     scale_subject,
 )
+from copydesk.common.rpc.tokens import shown_token
+from copydesk.common.tls import ClientTls, Expiries
 from copydesk.gateway.correction import Corrector
 from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.entrance import Entrance
@@ -30,12 +33,13 @@ from copydesk.gateway.history import History
 from copydesk.gateway.lane.express import ExpressLane
 from copydesk.gateway.lane.storage import storage
 from copydesk.gateway.lifecycle import Lifecycle
-from copydesk.gateway.metrics import Metrics
+from copydesk.gateway.metrics import Family, Metrics
 from copydesk.gateway.pod import Dialling
 from copydesk.gateway.reporter import Reporter
 from copydesk.gateway.rollout import Examples, Rollout
 from copydesk.gateway.schemas import FleetBody
 from copydesk.gateway.settings import GatewaySettings
+from copydesk.gateway.tls import expiry_families
 from copydesk.gateway.view import fleet_body, pod_states
 from copydesk.gateway.weights import Weights
 from copydesk.routing import RetryBudget
@@ -47,7 +51,8 @@ REPORT_SECONDS = 1.0
 class Gateway:
     """Everything that serves corrections; make it on the event loop that it runs on.
 
-    `native` is the compiled module of the express lane; without it, Python carries all requests.
+    `native` is the compiled module of the express lane; without it, Python carries all requests. Raises
+    `TlsError`.
     """
 
     def __init__(self, settings: GatewaySettings, native: ModuleType | None = None) -> None:
@@ -56,7 +61,10 @@ class Gateway:
         self.lifecycle = Lifecycle()
         shared = storage(native)
         places = shared.places()
-        self.fleet = Fleet(_dialling(settings), settings.balancing, new_ledger=shared.ledger)
+        self._nats_tls, rpc_tls = settings.nats_tls(), settings.rpc_tls()
+        self._expiries = Expiries([each.credentials for each in (rpc_tls, self._nats_tls) if each])
+        self.metrics.include(lambda: expiry_families(self._expiries))
+        self.fleet = Fleet(_dialling(settings, rpc_tls), settings.balancing, new_ledger=shared.ledger)
         self.dispatcher = Dispatcher(
             self.fleet,
             RetryBudget(ratio=settings.retry_ratio, floor=settings.retry_floor),
@@ -68,6 +76,7 @@ class Gateway:
         self.gatekeeper = self.entrance.gatekeeper
         self.weights = Weights(settings.model, settings.model_digest)
         self.metrics.include(lambda: self.weights.families(self.fleet.pods))
+        self.metrics.include(self._discovery)
         self.lane = None if native is None else ExpressLane(native, self, places)
         self.corrector = Corrector(
             self.entrance.sentences,
@@ -97,13 +106,15 @@ class Gateway:
         )
         self._recording: asyncio.TimerHandle | None = None
         self._greeting: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._bus: Bus | None = None
 
     async def start(self) -> None:
         """Begin to listen to discovery; returns at once, whether or not NATS is there."""
         self.entrance.start()
         token = self.settings.nats_token.get_secret_value() or None
-        self._bus = await Bus.connect(self.settings.nats_url, name="gateway", token=token)
+        self._looking = self._loop.create_task(self._expiries.run(), name="certificates")
+        self._bus = await Bus.connect(self.settings.nats_url, name="gateway", token=token, tls=self._nats_tls)
         await self._bus.subscribe(endpoints_subject(self.settings.model), EndpointsSnapshot, self.fleet.apply)
         await self._bus.subscribe(load_subject(self.settings.model, "*"), LoadReport, self._hear_load)
         await self._bus.subscribe(scale_subject(self.settings.model), ScaleDecision, self._hear)
@@ -113,7 +124,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Say good-bye to the autoscaler, disconnect from discovery and from every pod."""
-        for pending in (self._recording, self._greeting):
+        for pending in (self._recording, self._greeting, self._looking):
             if pending is not None:
                 pending.cancel()
         if self._bus is not None:
@@ -146,6 +157,12 @@ class Gateway:
         """All metrics in Prometheus' text format."""
         self._settle()
         return self.metrics.render(pod_states(self.fleet))
+
+    def _discovery(self) -> Iterator[Family]:
+        connected = self._bus is not None and self._bus.connected
+        yield "bus_connected", "gauge", "Whether NATS is connected (1) or not (0).", [((), float(connected))]
+        age = self.fleet.membership_age(self._loop.time())
+        yield "membership_age_seconds", "gauge", "Time since discovery last said who is there.", [((), age)]
 
     def _settle(self) -> None:
         if self.lane is not None:
@@ -184,13 +201,14 @@ class Gateway:
             self._bus.publish(self._rollout_subject, report)
 
 
-def _dialling(settings: GatewaySettings) -> Dialling:
+def _dialling(settings: GatewaySettings, tls: ClientTls | None) -> Dialling:
     return Dialling(
         name=f"gateway-{os.getpid()}",
         model=settings.model,
-        token=settings.rpc_token.get_secret_value(),
+        token=shown_token(settings.rpc_token.get_secret_value()),
         random=random.random,
         connect_timeout=settings.connect_timeout_ms / 1000,
         keepalive=settings.keepalive_ms / 1000,
         keepalive_timeout=settings.keepalive_timeout_ms / 1000,
+        tls=tls,
     )

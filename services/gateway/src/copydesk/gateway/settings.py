@@ -16,6 +16,7 @@ from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
 from copydesk.common.settings import variable_name
+from copydesk.common.tls.settings import NatsTlsSettings, RpcClientTlsSettings
 from copydesk.gateway.balancing import Balancing
 from copydesk.gateway.http.origins import Origins, usable_origins
 from copydesk.gateway.keys import KeyLimits
@@ -56,7 +57,7 @@ def _file_in_a_folder(path: Path | None) -> Path | None:
     return path
 
 
-class GatewaySettings(ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
+class GatewaySettings(RpcClientTlsSettings, NatsTlsSettings, ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
     """Everything that can be set, each with its unit and the reason for its default."""
 
     host: str = Field(
@@ -99,7 +100,8 @@ class GatewaySettings(ProfiledSettings, env_prefix="COPYDESK_GATEWAY_"):
         "digits, '_' or '-', one of its own for each process; empty: machine and process id",
     )
     rpc_token: SecretStr = Field(
-        default=SecretStr(""), description="token that pods ask for; empty on one machine"
+        default=SecretStr(""),
+        description="token that pods ask for; of several lines the first; empty on one machine",
     )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         default="info",

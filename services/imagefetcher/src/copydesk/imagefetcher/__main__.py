@@ -11,6 +11,8 @@ from copydesk.common.bus import BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import EXIT_BAD_SETTINGS, load_settings, refuse_setting, take_no_arguments
 from copydesk.common.telemetry import configure_logging, get_logger
+from copydesk.common.tls import TlsError
+from copydesk.common.tls.settings import refuse_file
 from copydesk.imagefetcher.daemon import Daemon, StateInUseError
 from copydesk.imagefetcher.device.errors import MountError
 from copydesk.imagefetcher.holder.client import HolderError
@@ -61,6 +63,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         run(serve(settings))
     except BusUrlError as error:
         return refuse_setting(ImageFetcherSettings, "NATS_URL", str(error))
+    except TlsError as error:
+        return refuse_file(error)
     except ListenError as error:
         return _refuse("cannot listen", str(error))
     except StateInUseError as error:

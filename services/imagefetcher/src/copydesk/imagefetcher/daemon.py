@@ -15,6 +15,7 @@ import httpx2
 
 from copydesk.common.bus import Bus
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import expiry_watched
 from copydesk.imagefetcher.control.service import ControlService, health_handler
 from copydesk.imagefetcher.device.server import DeviceServer
 from copydesk.imagefetcher.device.session import HELD_NAME, Session, end_session, open_session
@@ -245,11 +246,14 @@ class Daemon:
 
     async def _join_bus(self, parts: Parts) -> None:
         settings = self._settings
+        tls = settings.nats_tls()
+        credentials = [tls.credentials] if tls else []
+        await self._stack.enter_async_context(expiry_watched("imagefetcher", credentials, self._metrics.registry))
         parts.node.changed = parts.completion.welcome
         if not settings.peer_port and not settings.forecast:
             return
         token = settings.nats_token.get_secret_value() or None
-        bus = await Bus.connect(settings.nats_url, name=f"imagefetcher {settings.node_name}", token=token)
+        bus = await Bus.connect(settings.nats_url, name=f"imagefetcher {settings.node_name}", token=token, tls=tls)
         self._stack.push_async_callback(bus.close)
         if settings.forecast:
             self._spawn(Forecast(bus, parts.node).run())

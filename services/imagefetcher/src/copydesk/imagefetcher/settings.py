@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from copydesk.common.settings import ServiceSettings
+from copydesk.common.tls.settings import NatsTlsSettings
 from copydesk.imagefetcher.fetch.fetcher import Terms
 from copydesk.imagefetcher.paths import RUN_DIR
 
 
-class ImageFetcherSettings(ServiceSettings, env_prefix="COPYDESK_IMAGEFETCHER_"):
+class ImageFetcherSettings(NatsTlsSettings, env_prefix="COPYDESK_IMAGEFETCHER_"):
     """Environment variables `COPYDESK_IMAGEFETCHER_<KEY>`."""
 
     state_dir: Path = Field(

@@ -85,7 +85,7 @@ def _run_child(settings: InferenceSettings, options: argparse.Namespace) -> int:
     if options.role == "engine":
         from copydesk.inference.pod.engine_process import serve_engine
 
-        return run(serve_engine(settings, socket_path(options.runtime, options.name)))
+        return run(serve_engine(settings, socket_path(options.runtime, options.name), name=options.name))
     from copydesk.inference.pod.inbox import Receiver, Sender
     from copydesk.inference.pod.worker_process import Post, serve_worker
 

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
+from copydesk.common.tls.settings import NatsTlsSettings, RpcTlsSettings
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
 
@@ -62,7 +63,7 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
-class InferenceSettings(ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
+class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
     """What a pod serves, where, and how much of the machine it takes. Times are in milliseconds."""
 
     profile: Path | None = Field(
@@ -234,14 +235,15 @@ class InferenceSettings(ProfiledSettings, env_prefix=ENVIRONMENT_PREFIX):
     )
     rpc_token: SecretStr = Field(
         default=SecretStr(""),
-        description="Secret that gateways must show; empty asks for none, which is right on loopback only.",
+        description="Secret that gateways must show, one of several where there are several lines; empty asks for "
+        "none, which is right on loopback only.",
     )
     metrics_port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="Port of the Prometheus metrics, on HOST; 0 serves none, so that pods on one machine do not "
-        "clash.",
+        description="Port of /metrics, /healthz and /readyz, on HOST; 0 is off, so that pods on one machine do "
+        "not clash.",
     )
     log_level: LogLevel = Field(
         default=LogLevel.INFO,

@@ -10,17 +10,21 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 import psutil
+from pydantic import ValidationError
 
 from copydesk.cli.discovery.origin import OnSnapshot, OriginError
 from copydesk.cli.fleet.plan import NATS_VARIABLE, Role
 from copydesk.cli.fleet.state import FleetState, running_fleets
 from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.messages import EndpointsSnapshot, endpoints_subject
+from copydesk.common.tls import ClientTls, TlsError
+from copydesk.common.tls.settings import NatsTlsSettings
 
 DEFAULT_NATS = "nats://127.0.0.1:4222"
 NATS_PORT = 4222
 URL_VARIABLE = "COPYDESK_EDS_NATS_URL"
 TOKEN_VARIABLE = "COPYDESK_EDS_NATS_TOKEN"  # noqa: S105 - the name of a variable
+TLS_VARIABLES = "COPYDESK_NATS_TLS_CERT_FILE, _KEY_FILE and _CA_FILE"
 FIRST_TRY_S = 0.5
 CONNECT_S = 2.0
 GREETING_S = 1.0
@@ -80,11 +84,29 @@ class NatsOrigin:
 
 
 async def begin(url: str, token: str, name: str) -> Bus:
-    """Begin to connect as `name`; raise `OriginError` if `url` is none."""
+    """Begin to connect as `name`; raise `OriginError` if `url` is none, or files for TLS cannot be used."""
     try:
-        return await Bus.connect(url, name=name, token=token or None)
+        return await Bus.connect(url, name=name, token=token or None, tls=_tls())
     except BusUrlError as error:
         raise OriginError(str(error), "give one by --nats-url") from error
+
+
+class _EdsVariables(NatsTlsSettings, env_prefix="COPYDESK_EDS_"):
+    """As discovery has them, for who asks from where it runs."""
+
+
+class _Variables(NatsTlsSettings, env_prefix="COPYDESK_"):
+    """For who asks from elsewhere."""
+
+
+def _tls() -> ClientTls | None:
+    try:
+        return _EdsVariables().nats_tls() or _Variables().nats_tls()
+    except TlsError as error:
+        raise OriginError(str(error), f"{TLS_VARIABLES} name the files") from error
+    except ValidationError as error:  # some of the files are named, and not all
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise OriginError(reason, f"{TLS_VARIABLES} name the files") from error
 
 
 async def let_in(bus: Bus, url: str, token: str, start: str = "copydesk up") -> None:
@@ -119,6 +141,8 @@ async def _greeted(url: str, start: str) -> tuple[str, dict[str, object]]:
 
 
 def _refused(shown: str, greeting: dict[str, object], token: str) -> OriginError:
+    if greeting.get("tls_required") and _tls() is None:
+        return OriginError(f"NATS at {shown} asks for TLS", f"name the files of a certificate by {TLS_VARIABLES}")
     if greeting.get("auth_required"):
         what = "does not accept this token" if token else "asks for a token"
         return OriginError(f"NATS at {shown} {what}", f"set {TOKEN_VARIABLE} to the one it was started with")

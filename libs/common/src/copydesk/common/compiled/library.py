@@ -24,6 +24,8 @@ from copydesk.common.compiled.compiler import find_compiler, run_compiler
 from copydesk.common.compiled.errors import CompiledLibraryError
 from copydesk.common.telemetry import get_logger
 
+COMPILED_VARIABLE = "COPYDESK_COMPILED_DIR"
+
 _log = get_logger(__name__)
 
 
@@ -82,8 +84,12 @@ class Library:
 
 
 def library_folder() -> Path:
-    """Where this machine keeps its compiled libraries."""
-    return cache_folder() / "native"
+    """Where this machine keeps its compiled libraries: the cache folder, unless `COPYDESK_COMPILED_DIR` is set.
+
+    An image has them in a folder of its own, since its cache folder is a volume that outlives it.
+    """
+    override = os.environ.get(COMPILED_VARIABLE, "")
+    return Path(override).expanduser() if override else cache_folder() / "native"
 
 
 def build(library: Library, folder: Path) -> Path:

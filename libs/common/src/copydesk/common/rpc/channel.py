@@ -34,6 +34,7 @@ from copydesk.common.rpc.frames import (
     Status,
 )
 from copydesk.common.rpc.pending import OnChunk, OnReply, PendingRequests
+from copydesk.common.rpc.tokens import shown_token
 from copydesk.common.telemetry import get_logger
 
 CLOSE_SECONDS = 1.0
@@ -42,6 +43,11 @@ CLOSE_SECONDS = 1.0
 _CONNECTION_LOST = Fault("connection_lost", "the connection to the pod was lost")
 _DEADLINE_EXCEEDED = Fault("deadline_exceeded", "no answer before the deadline")
 _TOO_LARGE = Fault("frame_too_large", f"the payload does not fit a frame of {DEFAULT_MAX_FRAME_BYTES} bytes")
+
+_REFUSED = (
+    "closed by the server: it refused the token, the protocol version or the certificate, or one side wants TLS; "
+    "its log says which"
+)
 
 _log = get_logger(__name__)
 
@@ -106,23 +112,26 @@ class Channel:
         name: str,
         token: str = "",
         tls: ssl.SSLContext | None = None,
+        tls_name: str = "",
         timeout: float = 2.0,
         on_drain: Callable[[Channel], None] | None = None,
         on_close: Callable[[Channel], None] | None = None,
     ) -> Channel:
         """Connect, greet and wait for the server's greeting, all within `timeout` seconds.
 
-        `name` says who calls, for the server's logs. `on_drain` is called once when the server announces that it
-        takes no new requests, `on_close` once when the connection ends, before the requests on it are ended.
+        `name` says who calls, for the server's logs; of several lines of `token` the first is shown. `on_drain` is
+        called once when the server announces that it takes no new requests, `on_close` once when the connection
+        ends, before the requests on it are ended. With `tls`, the server's certificate must be for `tls_name`, or
+        for the address if that is empty.
         Raises `RpcConnectError` and `RpcHandshakeError`.
         """
         channel = cls(address, on_drain, on_close)
         connected = False
         try:
             async with asyncio.timeout(timeout):
-                await channel._connect(tls)
+                await channel._connect(tls, tls_name)
                 connected = True
-                await channel._greet(Hello(PROTOCOL_VERSION, name, token))
+                await channel._greet(Hello(PROTOCOL_VERSION, name, shown_token(token)))
         except TimeoutError:
             channel._connection.abort()
             reason = f"no answer within {timeout:g} s"
@@ -135,14 +144,17 @@ class Channel:
             channel._loop.call_soon(channel._notify, on_drain, "on_drain")
         return channel
 
-    async def _connect(self, tls: ssl.SSLContext | None) -> None:
+    async def _connect(self, tls: ssl.SSLContext | None, name: str) -> None:
         loop, address = self._loop, self.address
         try:
             if isinstance(address, UnixAddress):
-                host = "localhost" if tls else None  # a certificate cannot name a path
+                host = (name or "localhost") if tls else None  # a certificate cannot name a path
                 await loop.create_unix_connection(self._protocol, address.path, ssl=tls, server_hostname=host)
             else:
-                await loop.create_connection(self._protocol, address.host, address.port, ssl=tls)
+                host = (name or None) if tls else None
+                await loop.create_connection(
+                    self._protocol, address.host, address.port, ssl=tls, server_hostname=host
+                )
         except TimeoutError:
             raise
         except (
@@ -317,8 +329,9 @@ class Channel:
     def _handshake_error(self, error: Exception | None) -> RpcHandshakeError:
         if isinstance(error, RpcHandshakeError):
             return error
-        reason = str(error) if error else "closed by the server: it refused the token or the protocol version"
-        return RpcHandshakeError(self.address, reason)
+        # A server that refuses a certificate, or wants TLS, mostly resets the connection without a word.
+        told = error is not None and not isinstance(error, ConnectionError)
+        return RpcHandshakeError(self.address, str(error) if told else _REFUSED)
 
     def _finish(self) -> None:
         if self.closed:

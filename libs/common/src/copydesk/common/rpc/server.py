@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import socket
 import ssl
@@ -32,6 +31,7 @@ from copydesk.common.rpc.frames import (
     Status,
 )
 from copydesk.common.rpc.inbound import InboundCall
+from copydesk.common.rpc.tokens import is_accepted
 from copydesk.common.telemetry import get_logger
 
 HANDSHAKE_SECONDS = 5.0
@@ -66,7 +66,8 @@ class RpcServer:
     """Serves requests from any number of connections on the event loop that `start` runs on.
 
     `handler` is called for each request and must not block; it answers the call whenever it likes. `hello` and
-    `load` say who this server is and how busy, at the moment they are asked.
+    `load` say who this server is and how busy, at the moment they are asked. Of several lines of `token` each is
+    accepted.
     """
 
     def __init__(
@@ -304,7 +305,7 @@ class _Session:
         self.peer = hello.peer[:MAX_PEER_NAME]
         if hello.version != PROTOCOL_VERSION:
             self._refuse(f"client speaks protocol version {hello.version}, this server {PROTOCOL_VERSION}")
-        elif not hmac.compare_digest(hello.token.encode(), self._server.token.encode()):
+        elif not is_accepted(self._server.token, hello.token):
             self._refuse("wrong token")
         else:
             self._greet()

@@ -41,6 +41,7 @@ class AsgiExchange:
     def __init__(self, request: Request, headers: Mapping[bytes, bytes], body: bytes, arrived: float) -> None:
         self.path: str = request.scope["path"]
         self.request_id: str = request.state.request_id
+        self._state = request.state
         self.headers = headers
         self.body = body
         self.arrived = arrived
@@ -75,6 +76,7 @@ class AsgiExchange:
         """Answer with an error in OpenAI's shape."""
         if self._open():
             self._complete = True
+            self._state.error = error
             self._response.set_result(error_response(error, self.request_id))
 
     def begin(self, *, kind: bytes, headers: Headers = ()) -> None:

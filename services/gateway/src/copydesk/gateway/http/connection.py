@@ -10,14 +10,14 @@ from typing import Any
 
 from copydesk.common.telemetry import get_logger
 from copydesk.gateway import faults
-from copydesk.gateway.faults import ApiError
+from copydesk.gateway.faults import CLIENT_GONE, ApiError
 from copydesk.gateway.http.exchange import Handler, Headers
 from copydesk.gateway.http.heads import CHUNKED, LAST_CHUNK, chunk, length, plain_response, response_head
 from copydesk.gateway.http.hot import JSON, HotPath
 from copydesk.gateway.http.known import KnownHead
 from copydesk.gateway.http.protocol import BoundedProtocol
 from copydesk.gateway.http.request_ids import request_id
-from copydesk.gateway.http.responses import CLIENT_GONE, error_content, error_headers
+from copydesk.gateway.http.responses import error_content, error_headers
 from copydesk.gateway.lane.seams import Seat
 
 MAX_UNREAD_BYTES = 4 << 20
@@ -221,6 +221,7 @@ class HotExchange:
 
     __slots__ = (
         "_connection",
+        "_error",
         "_known",
         "_parts",
         "_started",
@@ -262,6 +263,7 @@ class HotExchange:
         self.keep_alive = keep_alive
         self.complete = self.gone = self.let_in = self.response_started = self.response_complete = False
         self._connection = connection
+        self._error: ApiError | None = None
         self._known = known
         self._parts: list[bytes] = []
         self._started: float | None = None
@@ -329,6 +331,7 @@ class HotExchange:
         """Answer with an error in OpenAI's shape."""
         if error.status == HTTPStatus.REQUEST_TIMEOUT:
             self.keep_alive = False
+        self._error = error
         headers = [(name.lower().encode(), value.encode()) for name, value in error_headers(error).items()]
         self.respond(error_content(error, self.request_id), status=error.status, headers=headers)
 
@@ -385,7 +388,7 @@ class HotExchange:
         assert self._started is not None
         self.response_complete = True
         self.on_gone = None
-        self._connection.hot.count(self.path, status, self._started)
+        self._connection.hot.count(self.path, status, self._started, self._error)
         if status >= HTTP_SERVER_ERROR and status != HTTP_UNAVAILABLE:
             _log.warning("answered_with_error", path=self.path, status=status, request_id=self.request_id)
         self._connection.answered(self)

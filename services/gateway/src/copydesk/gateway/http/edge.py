@@ -10,10 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from copydesk.common.telemetry import get_logger, request_context
 from copydesk.gateway import faults
+from copydesk.gateway.faults import CLIENT_GONE, ApiError
 from copydesk.gateway.http.inbox import Inbox
 from copydesk.gateway.http.origins import Origins
 from copydesk.gateway.http.request_ids import request_id
-from copydesk.gateway.http.responses import CLIENT_GONE, error_response
+from copydesk.gateway.http.responses import error_response
 from copydesk.gateway.lifecycle import Lifecycle
 from copydesk.gateway.metrics import Metrics
 
@@ -21,7 +22,10 @@ _log = get_logger(__name__)
 
 
 class Edge:
-    """ASGI middleware, outermost. It leaves `request_id` and `inbox` in the request's state."""
+    """ASGI middleware, outermost. It leaves `request_id` and `inbox` in the request's state.
+
+    Whoever answers with an error leaves that there, as `error`, to be counted.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, lifecycle: Lifecycle, origins: Origins) -> None:
         self._app = app
@@ -41,7 +45,8 @@ class Edge:
                 await exchange.run(self._app)
         finally:
             self._metrics.in_flight -= 1
-            self._metrics.request(exchange.route, exchange.status, perf_counter() - exchange.started)
+            seconds = perf_counter() - exchange.started
+            self._metrics.request(exchange.route, exchange.status, seconds, exchange.error)
 
 
 class _Exchange:
@@ -70,13 +75,20 @@ class _Exchange:
         """What is counted: the status that was sent, unless the client did not wait for all of the answer."""
         return CLIENT_GONE if self._inbox.deserted else self._status
 
+    @property
+    def error(self) -> ApiError | None:
+        """The error that it was answered with."""
+        error = self._state.get("error")
+        return error if isinstance(error, ApiError) else None
+
     async def run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope, self._inbox, self.send)
         except Exception:
             _log.exception("request_failed", method=self._scope["method"], path=self._scope["path"])
             if self._status == CLIENT_GONE:
-                await error_response(faults.unexpected(), self.request_id)(self._scope, self._inbox, self.send)
+                error = self._state["error"] = faults.unexpected()
+                await error_response(error, self.request_id)(self._scope, self._inbox, self.send)
 
     async def send(self, message: Message) -> None:
         """Send one ASGI message, the head of the response with what every response has."""

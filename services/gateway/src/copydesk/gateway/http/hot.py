@@ -151,10 +151,10 @@ class HotPath:
             return faults.unexpected()
         return None
 
-    def count(self, route: str, status: int, started: float) -> None:
-        """Count a request that has come to its end; `started` is of `perf_counter`."""
+    def count(self, route: str, status: int, started: float, error: ApiError | None = None) -> None:
+        """Count a request that has come to its end, by `error` if so; `started` is of `perf_counter`."""
         self.metrics.in_flight -= 1
-        self.metrics.request(route, status, perf_counter() - started)
+        self.metrics.request(route, status, perf_counter() - started, error)
 
     def common(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
         """Return the lines of uvicorn's own headers, of which it makes a new list each second."""

@@ -11,9 +11,6 @@ from starlette.responses import Response
 from copydesk.gateway.faults import ApiError
 from copydesk.gateway.schemas import ErrorBody, ErrorDetail
 
-CLIENT_GONE = 499
-"""nginx's code for a client that closed before the answer; it is counted, but nobody is there to get it."""
-
 _encode = msgspec.json.Encoder().encode
 
 

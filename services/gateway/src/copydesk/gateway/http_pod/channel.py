@@ -26,6 +26,7 @@ from copydesk.common.rpc.frames import Chunk
 from copydesk.common.rpc.pending import OnChunk, OnReply, PendingRequests
 from copydesk.common.tasks import Task, TextChunk
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import ClientTls
 from copydesk.gateway.http_pod.asking import Inquiry, Job
 from copydesk.gateway.http_pod.pool import Pool
 from copydesk.gateway.http_pod.questions import question
@@ -70,6 +71,7 @@ class HttpChannel:
         timeout: float,
         capacity: int,
         on_close: Callable[[HttpChannel], None] | None,
+        tls: ClientTls | None = None,
     ) -> None:
         self.address = address
         self.closed = False
@@ -81,7 +83,7 @@ class HttpChannel:
         self._model = ""
         self._opened = False
         self._last_id = 0
-        self._pool = Pool(address, timeout)
+        self._pool = Pool(address, timeout, tls)
         self._pending = PendingRequests(self._loop, self._on_expired)
         self._jobs: dict[int, Job] = {}
 
@@ -95,13 +97,15 @@ class HttpChannel:
         timeout: float = 2.0,
         capacity: int = 0,
         on_close: Callable[[HttpChannel], None] | None = None,
+        tls: ClientTls | None = None,
     ) -> HttpChannel:
         """Connect, and ask which models there are, within `timeout` seconds.
 
-        Of several the one that is called `model` is used, else the first. `token` is sent as the API key. Raises
-        `RpcConnectError` and `RpcHandshakeError`.
+        Of several the one that is called `model` is used, else the first. `token` is sent as the API key. With
+        `tls` it is HTTPS, and the server must have the name that pods have. Raises `RpcConnectError` and
+        `RpcHandshakeError`.
         """
-        channel = cls(address, token=token, timeout=timeout, capacity=capacity, on_close=on_close)
+        channel = cls(address, token=token, timeout=timeout, capacity=capacity, on_close=on_close, tls=tls)
         try:
             async with asyncio.timeout(timeout):
                 status, body = await channel._get(MODELS)

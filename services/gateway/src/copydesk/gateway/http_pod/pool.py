@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 
 from copydesk.common.rpc import TcpAddress
+from copydesk.common.tls import ClientTls
 from copydesk.gateway.http_pod.connection import HttpConnection
 
 FREE_SECONDS = 3.0
@@ -13,12 +14,13 @@ FREE_SECONDS = 3.0
 
 
 class Pool:
-    """Sends requests. `timeout` is that of a new connection, in seconds."""
+    """Sends requests. `timeout` is that of a new connection, in seconds; with `tls` all are under it."""
 
-    def __init__(self, address: TcpAddress, timeout: float) -> None:
+    def __init__(self, address: TcpAddress, timeout: float, tls: ClientTls | None = None) -> None:
         self.address = address
         self.closed = False
         self._timeout = timeout
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._free: list[HttpConnection] = []
         self._connecting: set[asyncio.Task[None]] = set()
@@ -65,7 +67,11 @@ class Pool:
         try:
             async with asyncio.timeout(self._timeout):
                 _, connection = await self._loop.create_connection(
-                    lambda: HttpConnection(self._on_free), self.address.host, self.address.port
+                    lambda: HttpConnection(self._on_free),
+                    self.address.host,
+                    self.address.port,
+                    ssl=self._tls.context() if self._tls else None,
+                    server_hostname=(self._tls.name or None) if self._tls else None,
                 )
         except TimeoutError:
             asker.unreachable(ConnectionError(f"no connection within {self._timeout:g} s"))

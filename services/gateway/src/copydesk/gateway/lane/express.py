@@ -23,11 +23,10 @@ from copydesk.gateway.access import Gatekeeper
 from copydesk.gateway.demand import LATENCY_BOUNDS
 from copydesk.gateway.dispatch import Dispatcher
 from copydesk.gateway.entrance import Entrance
-from copydesk.gateway.faults import ApiError
+from copydesk.gateway.faults import CLIENT_GONE, ApiError
 from copydesk.gateway.fleet import Fleet
 from copydesk.gateway.gate import PlaceCounts
 from copydesk.gateway.http.exchange import Exchange, header
-from copydesk.gateway.http.responses import CLIENT_GONE
 from copydesk.gateway.lane.parser import LaneParser
 from copydesk.gateway.lane.resumption import Resumption
 from copydesk.gateway.lane.seams import Connection, Port, Seat
@@ -267,14 +266,13 @@ class ExpressLane:
     def _absorb(self, path: str, answered: Ended, gone: Ended) -> None:
         if not answered.number and not gone.number:
             return
-        seconds = answered.seconds + gone.seconds
-        buckets = [one + other for one, other in zip(answered.buckets, gone.buckets, strict=True)]
-        codes = {200: answered.number, CLIENT_GONE: gone.number}
-        self._metrics.absorb(path, codes, seconds, regrouped(buckets, BUCKETS, LATENCY_BUCKETS))
+        for code, ended in ((200, answered), (CLIENT_GONE, gone)):
+            buckets = regrouped(ended.buckets, BUCKETS, LATENCY_BUCKETS)
+            self._metrics.absorb(path, code, ended.number, ended.seconds, buckets)
         self._dispatcher.demand.absorb(regrouped(answered.buckets, BUCKETS, LATENCY_BOUNDS), answered.seconds)
         self._endings["answered"] += answered.number
         self._endings["client_gone"] += gone.number
-        self._spent += seconds
+        self._spent += answered.seconds + gone.seconds
 
     def _wake(self) -> None:
         self._loop.call_soon(self._lane.flush)

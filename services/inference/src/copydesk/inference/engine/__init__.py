@@ -5,6 +5,8 @@ This package itself imports no torch, so that RPC workers can use its types; `en
 
 from copydesk.inference.engine.interface import (
     AnyEngine,
+    CacheUse,
+    Caching,
     DeadlineUnreachableError,
     EmptyPromptError,
     Engine,
@@ -28,6 +30,8 @@ from copydesk.inference.engine.interface import (
 
 __all__ = [
     "AnyEngine",
+    "CacheUse",
+    "Caching",
     "DeadlineUnreachableError",
     "EmptyPromptError",
     "Engine",

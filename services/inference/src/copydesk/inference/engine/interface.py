@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -251,6 +251,22 @@ class Engine(AnyEngine, Protocol):
 
         Requests whose deadline is not after `now` end first, at no cost.
         """
+        ...
+
+
+class CacheUse(NamedTuple):
+    """Tokens whose keys and values running requests may come to need, and those that there is room for."""
+
+    reserved: int
+    limit: int
+
+
+@runtime_checkable
+class Caching(Protocol):
+    """An engine that decides itself how much of a cache of keys and values each request may have."""
+
+    def cache_use(self) -> CacheUse:
+        """How much of the cache is taken."""
         ...
 
 

@@ -92,7 +92,10 @@ class Door:
 
 
 class Doorman:
-    """Owns the listener, and the `returns` inbox into which workers put connections that they give back."""
+    """Owns the listener, and the `returns` inbox into which workers put connections that they give back.
+
+    With `moves` false none is asked back: then new connections alone make shares even.
+    """
 
     def __init__(
         self,
@@ -102,12 +105,14 @@ class Doorman:
         *,
         take_seconds: float = TAKE_SECONDS,
         even_seconds: float = EVEN_SECONDS,
+        moves: bool = True,
     ) -> None:
         self._listener = listener
         self._doors = doors
         self._returns = returns
         self._take_seconds = take_seconds
         self._even_seconds = even_seconds
+        self._moves = moves
         self._loop = asyncio.get_running_loop()
         self._held: deque[Handed] = deque()
         self._accepting = False
@@ -212,7 +217,7 @@ class Doorman:
 
     def _even_out(self) -> None:
         self._evening = self._loop.call_later(self._even_seconds, self._even_out)
-        for worker, connections in enumerate(plan_returns(self.shares())):
+        for worker, connections in enumerate(plan_returns(self.shares()) if self._moves else ()):
             if connections:
                 _log.info("connections_asked_back", worker=worker, connections=connections)
                 self._put(worker, GiveBack(connections))

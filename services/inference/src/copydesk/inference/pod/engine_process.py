@@ -9,9 +9,9 @@ from typing import Any
 
 from copydesk.common.messages import EndpointState
 from copydesk.common.process import run_until_signal, settle_memory
-from copydesk.common.rpc import PROTOCOL_VERSION, Hello, RpcServer, UnixAddress
+from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
-from copydesk.inference.engine import AnyEngine, Engine, LoopEngine, SelfStepping
+from copydesk.inference.engine import AnyEngine, Caching, Engine, LoopEngine, SelfStepping
 from copydesk.inference.pod.engine_calls import EngineCalls
 from copydesk.inference.pod.engine_loading import load_any_engine
 from copydesk.inference.pod.event_loop_steps import SelfSteppingLoop
@@ -29,6 +29,8 @@ async def serve_engine(
     settings: InferenceSettings,
     socket: str,
     load: Callable[[InferenceSettings], tuple[Engine | LoopEngine, str]] = load_any_engine,
+    *,
+    name: str = "engine-0",
 ) -> int:
     """Load the model, then answer on `socket` until SIGTERM; return the exit code.
 
@@ -41,12 +43,12 @@ async def serve_engine(
         await engine.open()
     crashed: asyncio.Future[Exception] = loop.create_future()
     settle_memory()
-    metrics = EngineMetrics()
+    metrics = EngineMetrics(name)
     steps = _steps(engine, loop, crashed.set_result, metrics.step_seconds.observe, settings)
     server = RpcServer(
         EngineCalls(engine, steps, metrics).handle,
         hello=lambda: _hello(settings, engine, digest),
-        load=engine.load,
+        load=_watched_load(engine, metrics),
         token=settings.rpc_token.get_secret_value(),
     )
     steps.start()
@@ -83,6 +85,18 @@ async def _run(steps: Steps, crashed: asyncio.Future[Exception], *, step_limit: 
         return 0
     _log.error("engine_crashed", exc_info=crashed.result())
     return _CRASHED
+
+
+def _watched_load(engine: AnyEngine, metrics: EngineMetrics) -> Callable[[], Load]:
+    """Return the engine's `load`, which pings ask for four times a second, and with it the use of its cache."""
+    if not isinstance(engine, Caching):
+        return engine.load
+
+    def load() -> Load:
+        metrics.cached(engine.cache_use())
+        return engine.load()
+
+    return load
 
 
 def _hello(settings: InferenceSettings, engine: AnyEngine, digest: str) -> Hello:

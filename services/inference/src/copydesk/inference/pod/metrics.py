@@ -1,22 +1,25 @@
 """What a pod counts, for Prometheus.
 
 Each child counts for itself, in the files of `prometheus_client`'s multiprocess mode, and the supervisor serves
-their sum: counts then survive the child that made them. Gauges are the supervisor's own, from the pings.
+their sum: counts then survive the child that made them. Gauges are the supervisor's own, from the pings. Beside
+them it says whether the pod lives, and whether it takes requests, as probes ask.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc.frames import Load, Status
-from copydesk.common.telemetry import serve_metrics
-from copydesk.inference.engine import GeneratedTokens
+from copydesk.common.status_server import Answer, Paths, StatusPortError, StatusServer
+from copydesk.inference.engine import CacheUse, GeneratedTokens
 from copydesk.inference.pod.failure import CannotStartError
 
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -34,9 +37,9 @@ def resident_bytes(pid: int | None) -> int:
 
 
 class EngineMetrics:
-    """Counted in the engine process."""
+    """Counted in the engine process that is `name` among those of the pod."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "engine-0") -> None:
         self.step_seconds = Histogram(
             "copydesk_inference_step_seconds", "Duration of an engine step.", buckets=_STEP_BUCKETS
         )
@@ -55,6 +58,22 @@ class EngineMetrics:
         self._accepted_tokens = Counter(
             "copydesk_inference_accepted_tokens", "Guessed tokens that turned out to be right."
         )
+
+        # Of an engine that was restarted the last value is the new one's: hence the label, and the latest in time.
+        self._cache_reserved, self._cache_limit = (
+            Gauge(
+                f"copydesk_inference_cache_{what}_tokens", text, ["engine"], multiprocess_mode="mostrecent"
+            ).labels(name)
+            for what, text in (
+                ("reserved", "Tokens of the cache of keys and values that running requests may come to need."),
+                ("limit", "Tokens that there is room for in it."),
+            )
+        )
+
+    def cached(self, use: CacheUse) -> None:
+        """Show how much of the cache is taken."""
+        self._cache_reserved.set(use.reserved)
+        self._cache_limit.set(use.limit)
 
     def answered(self, result: GeneratedTokens) -> None:
         """Count one request that was answered."""
@@ -88,10 +107,11 @@ class PodMetrics:
     """Counted in the supervisor, and served together with what its children count."""
 
     def __init__(self, children: Path) -> None:
-        self._registry = CollectorRegistry()
-        MultiProcessCollector(self._registry, path=str(children))  # type: ignore[no-untyped-call]
+        self._state = EndpointState.WARMING
+        self.registry = CollectorRegistry()
+        MultiProcessCollector(self.registry, path=str(children))  # type: ignore[no-untyped-call]
         self._restarts = Counter(
-            "copydesk_inference_restarts", "Restarts of the pod's processes.", ["child"], registry=self._registry
+            "copydesk_inference_restarts", "Restarts of the pod's processes.", ["child"], registry=self.registry
         )
         self._running = self._gauge("running", "Requests that the engines are working on.")
         self._queued = self._gauge("queued", "Requests that wait for a slot.")
@@ -101,11 +121,11 @@ class PodMetrics:
             "copydesk_inference_resident_memory_bytes",
             "Resident memory of each process of the pod; what they share is counted in each.",
             ["process"],
-            registry=self._registry,
+            registry=self.registry,
         )
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"copydesk_inference_{name}", text, registry=self._registry)
+        return Gauge(f"copydesk_inference_{name}", text, registry=self.registry)
 
     def restarted(self, child: str) -> None:
         """Count a restart of `child`."""
@@ -116,15 +136,41 @@ class PodMetrics:
         self._resident.labels(process).set_function(lambda: resident_bytes(pid()))
 
     def observe(self, load: Load, state: EndpointState) -> None:
-        """Set the gauges."""
+        """Set the gauges, and what probes are told."""
+        self._state = state
         self._running.set(load.running)
         self._queued.set(load.queued)
         self._capacity.set(load.capacity)
         self._ready.set(state is EndpointState.READY)
 
-    def serve(self, host: str, port: int) -> None:
-        """Serve the metrics over HTTP, unless `port` is 0; raises `CannotStartError`."""
+    def paths(self) -> Paths:
+        """What is answered over HTTP: `/healthz`, `/readyz` and `/metrics`.
+
+        The pod lives while its supervisor answers, which itself restarts a process of the pod that hangs.
+        """
+        return {
+            "/healthz": lambda: _answer({"alive": True}, good=True),
+            "/readyz": self._readiness,
+            "/metrics": lambda: Answer(generate_latest(self.registry), CONTENT_TYPE_LATEST),
+        }
+
+    def _readiness(self) -> Answer:
+        ready = self._state is EndpointState.READY
+        return _answer({"ready": ready, "state": self._state.value}, good=ready)
+
+    async def serve(self, host: str, port: int) -> StatusServer | None:
+        """Serve `paths`, unless `port` is 0; raises `CannotStartError`."""
+        if port == 0:
+            return None
+        server = StatusServer(host, port, self.paths())
         try:
-            serve_metrics(port, host, registry=self._registry)
-        except OSError as error:
-            raise CannotStartError("METRICS_PORT", f"cannot listen on {host}:{port}: {error.strerror}") from error
+            await server.start()
+        except StatusPortError as error:
+            cause = error.__cause__
+            reason = os.strerror(cause.errno) if isinstance(cause, OSError) and cause.errno else error.reason
+            raise CannotStartError("METRICS_PORT", f"cannot listen on {host}:{port}: {reason}") from error
+        return server
+
+
+def _answer(body: dict[str, object], *, good: bool) -> Answer:
+    return Answer(msgspec.json.encode(body), status=HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE)

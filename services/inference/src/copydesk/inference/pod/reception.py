@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -64,6 +65,8 @@ class Reception:
         try:
             await self._server.adopt(sock, peer=peer, on_lost=self._on_closed)
         except OSError as error:
+            if isinstance(error, ssl.SSLError):  # a certificate that is missing or none of ours, or no TLS at all
+                _log.warning("rpc_tls_refused", reason=error.reason or str(error))
             _log.debug("connection_lost_early", error=str(error))
             self._on_closed()
 

@@ -7,9 +7,12 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from copydesk.common.settings import FILE_SUFFIX, ServiceSettings, secret_fields, variable_name
 
 _PREFIX = "copydesk-pod-"
 _LOCK = "lock"
@@ -39,10 +42,26 @@ class RuntimeDirectory:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.metrics = self.path / "metrics"
         self.metrics.mkdir()
+        self.variables: dict[str, str] = {}
 
     def socket(self, child: str) -> str:
         """Return the path of the unix socket at which `child` answers."""
         return socket_path(self.path, child)
+
+    def keep_secrets(self, settings: ServiceSettings, environ: Mapping[str, str]) -> None:
+        """Have children that start later find the secrets that the pod has started with, in `variables`.
+
+        Their files may hold others by then, and processes of one pod would refuse one another.
+        """
+        cls = type(settings)
+        for field in secret_fields(cls):
+            variable = variable_name(cls, field) + FILE_SUFFIX
+            if variable not in environ:
+                continue
+            kept = self.path / field
+            kept.touch(0o600)
+            kept.write_text(getattr(settings, field).get_secret_value() + "\n", encoding="utf-8")
+            self.variables[variable] = str(kept)
 
     def __enter__(self) -> Self:
         return self

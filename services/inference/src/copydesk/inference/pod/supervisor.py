@@ -19,6 +19,7 @@ from copydesk.common.messages import EndpointState
 from copydesk.common.process import run_until_signal
 from copydesk.common.rpc.frames import Load
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import ClientTls, Credentials, TlsError, expiry_watched, server_tls
 from copydesk.inference.pod.child import ChildSpec
 from copydesk.inference.pod.doorman import Door, Doorman
 from copydesk.inference.pod.engine_choice import total_load
@@ -70,6 +71,7 @@ def engine_spec(
             # operator: beside a busy process, steps took tens of times as long, and with this about twice as long.
             "GOMP_SPINCOUNT": "3000",
             MULTIPROCESS_VARIABLE: str(runtime.metrics),
+            **runtime.variables,
             **start.variables(settings, index, os.environ),
         },
         python=start.python,
@@ -93,7 +95,11 @@ def worker_spec(
         ),
         socket=runtime.socket(name),
         patience=_patience(settings),
-        environment={"TOKENIZERS_PARALLELISM": "false", MULTIPROCESS_VARIABLE: str(runtime.metrics)},
+        environment={
+            "TOKENIZERS_PARALLELISM": "false",
+            MULTIPROCESS_VARIABLE: str(runtime.metrics),
+            **runtime.variables,
+        },
         inherited=(inbox_fd, returns_fd),
     )
 
@@ -128,7 +134,8 @@ class Pod:
         self._returns, returned = inbox()
         tally = Tally(runtime.path / TALLY, settings.workers)
         doors = [Door(index, *inbox(), tally) for index in range(settings.workers)]
-        self._doorman = Doorman(listener, doors, returned)
+        # What was negotiated under TLS is the worker's alone: its connections cannot be handed on.
+        self._doorman = Doorman(listener, doors, returned, moves=settings.rpc_tls_files() is None)
         self._workers = [self._worker(index, door) for index, door in enumerate(doors)]
 
     def _worker(self, index: int, door: Door) -> Keeper:
@@ -212,22 +219,37 @@ class Pod:
                     await self._changed.wait()
 
 
+def _tls(settings: InferenceSettings) -> tuple[Credentials | None, ClientTls | None]:
+    """Check the files before any child does; the workers read those of RPC for themselves."""
+    try:
+        files = settings.rpc_tls_files()
+        return (server_tls(files)[0] if files else None), settings.nats_tls()
+    except TlsError as error:
+        raise CannotStartError(error.variable, f"{error.path}: {error.problem}") from error
+
+
 async def supervise(settings: InferenceSettings) -> None:
     """Run a pod until SIGTERM or SIGINT; raises `CannotStartError` and `PermanentFailureError`."""
+    rpc_tls, nats_tls = _tls(settings)
     with listen(settings.host, settings.port) as listener, RuntimeDirectory() as runtime:
+        runtime.keep_secrets(settings, os.environ)
         start = await asyncio.to_thread(engine_start, settings, runtime.path, os.environ)
         who = identity(settings, listener.getsockname()[1], time.time())
         metrics = PodMetrics(runtime.metrics)
         metrics.watch_memory("supervisor", os.getpid)
-        metrics.serve(settings.host, settings.metrics_port)
+        status = await metrics.serve(settings.host, settings.metrics_port)
         try:
             token = settings.nats_token.get_secret_value() or None
-            bus = await Bus.connect(settings.nats_url, name=f"pod {who.pod}", token=token)
+            bus = await Bus.connect(settings.nats_url, name=f"pod {who.pod}", token=token, tls=nats_tls)
         except BusUrlError as error:
             raise CannotStartError("NATS_URL", str(error)) from error
         _log.info("pod_listening", pod=who.pod, model=who.model, host=who.host, port=who.port)
+        credentials = [*([rpc_tls] if rpc_tls else []), *([nats_tls.credentials] if nats_tls else [])]
         try:
-            await Pod(settings, listener, runtime, metrics, Reporter(bus, who), start).run()
+            async with expiry_watched("inference", credentials, metrics.registry):
+                await Pod(settings, listener, runtime, metrics, Reporter(bus, who), start).run()
         finally:
             await bus.close()
+            if status is not None:
+                await status.close()
     _log.info("pod_ended", pod=who.pod)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from copydesk.common.process import run_until_signal, settle_memory
 from copydesk.common.rpc import PROTOCOL_VERSION, Hello, Load, RpcServer, UnixAddress
 from copydesk.common.telemetry import get_logger
+from copydesk.common.tls import TlsError, server_tls
 from copydesk.inference.completion import Completer
 from copydesk.inference.correction import CorrectionSetupError, Corrector, TextTokenizer, read_model_files
 from copydesk.inference.pod.completions import Completions
@@ -65,7 +67,7 @@ async def serve_worker(settings: InferenceSettings, post: Post) -> int:
     def load() -> Load:
         return engines.load
 
-    gateways = RpcServer(tasks.handle, hello=hello, load=load, token=token)
+    gateways = RpcServer(tasks.handle, hello=hello, load=load, token=token, tls=_tls(settings))
     supervisor = RpcServer(tasks.handle, hello=hello, load=load, token=token)
     reception = _reception(settings, gateways, post)
     connecting = asyncio.create_task(engines.run())
@@ -82,6 +84,14 @@ async def serve_worker(settings: InferenceSettings, post: Post) -> int:
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)
     return 0
+
+
+def _tls(settings: InferenceSettings) -> ssl.SSLContext | None:
+    files = settings.rpc_tls_files()
+    try:
+        return server_tls(files)[1] if files else None
+    except TlsError as error:
+        raise CannotStartError(error.variable, f"{error.path}: {error.problem}") from error
 
 
 def _reception(settings: InferenceSettings, gateways: RpcServer, post: Post) -> Reception:

@@ -21,6 +21,7 @@ import numpy as np
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine.intake import check
 from copydesk.inference.engine.interface import (
+    CacheUse,
     EngineBrokenError,
     Finish,
     GeneratedTokens,
@@ -89,10 +90,11 @@ class CompiledEngine:
         function, itself = device.device()
         begin, finish = device.overlap() if isinstance(device, OverlappingDevice) else (None, None)
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._cache_tokens = room_in_cache(cache_tokens, slots, context)
         options = CdEngineOptions(
             slots=slots,
             queue=queue,
-            cache_tokens=room_in_cache(cache_tokens, slots, context),
+            cache_tokens=self._cache_tokens,
             limits=CdLimits(context, vocabulary, prefill_tokens, draft_tokens),
             device=function,
             device_self=itself,
@@ -161,6 +163,10 @@ class CompiledEngine:
         running, queued, step_ms = ctypes.c_int32(), ctypes.c_int32(), ctypes.c_double()
         self._functions.load(self._engine, ctypes.byref(running), ctypes.byref(queued), ctypes.byref(step_ms))
         return Load(running.value, queued.value, self.capacity, step_ms.value)
+
+    def cache_use(self) -> CacheUse:
+        """How much of the cache is taken."""
+        return CacheUse(self._cache_tokens - self._functions.cache_left(self._engine), self._cache_tokens)
 
     def outlook(self, priority: Priority) -> float:
         """After how many seconds a newcomer would likely be answered."""

@@ -88,6 +88,7 @@ class EngineFunctions:
     take: Callable[..., Any]
     acknowledge: Callable[..., Any]
     load: Callable[..., Any]
+    cache_left: Callable[..., Any]
     outlook: Callable[..., Any]
     step_age: Callable[..., Any]
 
@@ -103,6 +104,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # result, then arguments
     "take": (_int64, _pointer, _pointer),
     "acknowledge": (None, _pointer),
     "load": (None, _pointer, _pointer, _pointer, _pointer),
+    "cache_left": (_int32, _pointer),
     "outlook": (None, _pointer, _int32, _pointer, _pointer, _pointer, _pointer),
     "step_age": (_double, _pointer, _double),
 }

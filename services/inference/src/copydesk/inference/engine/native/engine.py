@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from copydesk.common.rpc.frames import Load, Priority
 from copydesk.inference.engine.intake import check
-from copydesk.inference.engine.interface import Finish, GenerateTokens, OnDone, OnTokens, QueueFullError
+from copydesk.inference.engine.interface import CacheUse, Finish, GenerateTokens, OnDone, OnTokens, QueueFullError
 from copydesk.inference.engine.native.devices import Runner
 from copydesk.inference.engine.native.generation import Generation, Limits, room_in_cache
 from copydesk.inference.engine.native.layout import Run, StepResult
@@ -58,7 +58,8 @@ class NativeEngine:
         self._lock = threading.Lock()  # over everything below; never held while the runner or a callback runs
         self._ids = itertools.count(1)
         self._free = list(range(slots))
-        self._cache_left = room_in_cache(cache_tokens, slots, context)  # what no running request has reserved
+        self._cache_tokens = room_in_cache(cache_tokens, slots, context)
+        self._cache_left = self._cache_tokens  # what no running request has reserved
         self._waiting: dict[int, Generation] = {}
         self._running: dict[int, Generation] = {}
         self._cancelled: dict[int, Generation] = {}
@@ -113,6 +114,11 @@ class NativeEngine:
                 capacity=self.capacity,
                 step_ms=self._step_ms,
             )
+
+    def cache_use(self) -> CacheUse:
+        """How much of the cache is taken."""
+        with self._lock:
+            return CacheUse(self._cache_tokens - self._cache_left, self._cache_tokens)
 
     def outlook(self, priority: Priority) -> float:
         """After how many seconds a newcomer would likely be answered."""

@@ -130,6 +130,11 @@ void Engine::load(int32_t* running, int32_t* queued, double* step_ms) {
   *step_ms = step_ms_;
 }
 
+int32_t Engine::cache_left() {
+  std::lock_guard lock(mutex_);
+  return cache_left_;
+}
+
 void Engine::outlook(int32_t priority, int32_t* ahead, int32_t* free, int32_t* slots, double* request_seconds) {
   std::lock_guard lock(mutex_);
   const auto behind = waiting_.lower_bound(Turn{priority + 1, 0});

@@ -74,6 +74,7 @@ class Engine {
   void acknowledge();
 
   void load(int32_t* running, int32_t* queued, double* step_ms);
+  int32_t cache_left();
   // How many wait that go before a newcomer of this priority, how many slots are free, how many there are (where the
   // cache is full: as many as it has room for), and for how many seconds a request ran of late, its wait not counted.
   void outlook(int32_t priority, int32_t* ahead, int32_t* free, int32_t* slots, double* request_seconds);

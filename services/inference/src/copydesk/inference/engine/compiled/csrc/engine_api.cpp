@@ -59,6 +59,8 @@ void cd_engine_load(Engine* engine, int32_t* running, int32_t* queued, double* s
   engine->load(running, queued, step_ms);
 }
 
+int32_t cd_engine_cache_left(Engine* engine) { return engine->cache_left(); }
+
 void cd_engine_outlook(Engine* engine, int32_t priority, int32_t* ahead, int32_t* free, int32_t* slots,
                        double* request_seconds) {
   engine->outlook(priority, ahead, free, slots, request_seconds);

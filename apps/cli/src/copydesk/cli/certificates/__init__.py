@@ -1,0 +1,1 @@
+"""A fleet's own authority, and the certificates that its parts show one another."""

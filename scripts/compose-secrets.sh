@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Makes the secrets that compose.yaml mounts, random ones, and never touches one that is there already.
+#
+#   scripts/compose-secrets.sh [FOLDER]      by default the folder that COPYDESK_SECRETS names, else ./secrets
+#
+# Only who runs this may enter the folder (mode 0700). The files in it can be read by all, since containers read them
+# as users of their own, through mounts of single files that go past the folder.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:-${COPYDESK_SECRETS:-secrets}}
+
+mkdir -p "$folder"
+chmod 0700 "$folder"
+cd "$folder"
+
+random() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
+hash_of() { printf %s "$1" | sha256sum | cut -d' ' -f1; }
+
+# Writes standard input to a file that is not there yet, whole or not at all.
+put() {
+  local new=".$1.new"
+  (umask 022 && cat >"$new")
+  chmod 0444 "$new"
+  mv -n "$new" "$1"
+  rm -f "$new"
+  echo "made $folder/$1" >&2
+}
+
+have() {
+  if [ ! -s "$1" ]; then
+    random | put "$1"
+  fi
+}
+
+have nats_token
+have rpc_token
+have redis_password
+have gateway_api_key
+have gateway_metrics_key
+have grafana_password
+
+# What follows says the same secrets as servers want to read them.
+[ -s nats_auth ] || printf 'authorization { token: "%s" }\n' "$(cat nats_token)" | put nats_auth
+[ -s redis_acl ] || printf 'user default on #%s ~* &* +@all\n' "$(hash_of "$(cat redis_password)")" | put redis_acl
+[ -s redis_url ] || printf 'redis://:%s@redis:6379/0' "$(cat redis_password)" | put redis_url
+[ -s gateway_keys ] || printf 'compose:%s\nprometheus:%s\n' "$(hash_of "$(cat gateway_api_key)")" \
+  "$(hash_of "$(cat gateway_metrics_key)")" | put gateway_keys
