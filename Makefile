@@ -34,11 +34,11 @@ EDITABLE := $(patsubst apps/cli,apps/cli[fleet],$(DISTRIBUTIONS))
 TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-vllm check format clean
+.PHONY: help setup run demo test test-faults test-vllm check format clean
 
 help: ## List the targets
 	@echo "Copydesk. Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables: PODS=$(PODS) AUTOSCALE=MIN:MAX PORT=$(PORT) MODEL=DIR PYTEST_ARGS=... TORCH_PIP_ARGS=..."
 	@echo "Without a GPU: TORCH_PIP_ARGS=\"--index-url https://download.pytorch.org/whl/cpu\" saves gigabytes."
 
@@ -52,9 +52,13 @@ demo: $(SETUP) ## Start a fleet on free ports, correct a few sentences, stop it
 	@exec $(BIN)/copydesk demo --pods $(PODS) $(if $(MODEL),--model "$(MODEL)")
 
 # The tests of a file stay together, in their order. Bytecode is kept, or each process of a test would compile anew.
-test: $(DEV) ## Run every test but those of vLLM
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not vllm" --numprocesses $(TEST_WORKERS) --dist loadfile \
+test: $(DEV) ## Run every test but those of vLLM and of faults
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not vllm and not faults" --numprocesses $(TEST_WORKERS) --dist loadfile \
 	  --no-loadscope-reorder --durations 15 $(PYTEST_ARGS)
+
+# One at a time: each breaks a whole fleet, and looks at how long that is felt.
+test-faults: $(DEV) ## Run the tests that break a running fleet: docs/faults.md
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/faults -m faults --durations 10 $(PYTEST_ARGS)
 
 # One at a time: each starts vLLM, which wants every core.
 test-vllm: $(DEV) ## Run the tests of vLLM, in the environment whose interpreter COPYDESK_TEST_VLLM_PYTHON names
