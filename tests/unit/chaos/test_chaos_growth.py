@@ -100,8 +100,9 @@ async def test_a_census_keeps_a_course_for_each_process() -> None:
     assert [one.at for one in mine.readings] == [1.0, 6.0]
 
 
-def test_processes_are_named_after_their_roots_and_their_own_names() -> None:
-    with subprocess.Popen(["--name=engine-0", "600"], executable="sleep") as child:
+@pytest.mark.parametrize("title", ["--name=engine-0", "copydesk engine-0 gec-en"])
+def test_processes_are_named_after_their_roots_and_their_own_names(title: str) -> None:
+    with subprocess.Popen([title, "600"], executable="sleep") as child:
         try:
             assert called(os.getpid(), "engine") == (child.pid,)
             assert families({"pod-1": os.getpid()})[child.pid] == "pod-1/engine-0"

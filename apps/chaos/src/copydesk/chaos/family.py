@@ -8,6 +8,8 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _NAME = b"--name="
+_TITLED = "copydesk"
+"""Processes of a pod call themselves `copydesk engine-0 <model>` once they have begun."""
 
 
 def families(roots: Mapping[str, int]) -> dict[int, str]:
@@ -60,4 +62,7 @@ def _own_name(pid: int) -> str:
     except OSError:
         return str(pid)
     named = next((word[len(_NAME) :] for word in words if word.startswith(_NAME)), b"")
+    title = words[0].decode("utf-8", "replace").split()
+    if not named and len(title) > 1 and title[0] == _TITLED:
+        return title[1]
     return named.decode("utf-8", "replace") or Path(words[0].decode("utf-8", "replace")).name

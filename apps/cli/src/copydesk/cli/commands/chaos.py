@@ -38,6 +38,7 @@ from copydesk.cli.fleet.session import run_fleet
 from copydesk.cli.fleet.state import StateLock
 from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.common.errors import CopydeskError
+from copydesk.common.telemetry import configure_logging
 from copydesk.loadtest.generators import GeneratorError
 
 _MISSED = 1
@@ -76,6 +77,7 @@ class NotHereError(CopydeskError):
 
 def chaos(request: ChaosRequest) -> int:
     """Do it and show; returns the exit code."""
+    configure_logging("chaos", level="error")
     try:
         require_writable(request.page)
         texts = chosen(read_texts(request.texts, None), request.seed)
