@@ -191,4 +191,4 @@ async def test_nothing_is_left_of_connections_that_ended() -> None:
 @pytest.mark.parametrize("figures", [{"delay_s": -1.0}, {"delay_s": float("nan")}, {"bytes_per_s": 0.0}])
 def test_figures_that_no_link_has_are_refused_by_name(figures: dict[str, float]) -> None:
     with pytest.raises(WeatherError, match=next(iter(figures))):
-        Condition(**figures)
+        Condition(**figures)  # type: ignore[arg-type]
