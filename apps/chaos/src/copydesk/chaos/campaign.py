@@ -20,7 +20,7 @@ from copydesk.chaos.strikes import Arena
 from copydesk.chaos.striking import Striking
 from copydesk.chaos.verdict import Bars, End, judge
 from copydesk.common.errors import CopydeskError
-from copydesk.loadtest.client import Client, Target, correction_bodies
+from copydesk.loadtest.client import OK, Client, Target, correction_bodies
 from copydesk.loadtest.generators import Generators
 from copydesk.loadtest.load_report import report_load
 from copydesk.loadtest.plan import Plan
@@ -219,6 +219,10 @@ async def _answers(target: Target, texts: Sequence[str], at_once: int) -> tuple[
         async with room:
             try:
                 answer = await client.ask(index)
+                if answer.status != OK:
+                    raise NotWellError(
+                        texts[index], f"{answer.status} {answer.body[:200].decode('utf-8', 'replace')}"
+                    )
                 return msgspec.json.decode(answer.body, type=_Corrected).corrected
             except (RequestFailedError, msgspec.DecodeError) as error:
                 raise NotWellError(texts[index], str(error)) from error
