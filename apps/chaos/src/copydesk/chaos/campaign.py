@@ -96,6 +96,12 @@ class Run:
             NotWellError: The fleet does not answer before anything is broken.
             GeneratorError: A process that sends requests ended by itself.
         """
+        try:
+            return await self._all()
+        finally:
+            await self._watch.close()
+
+    async def _all(self) -> ChaosReport:
         orders = self._orders
         await self._watch.look()
         target = await self._target()
@@ -105,7 +111,6 @@ class Run:
             unasked = generators.unasked
         end = await self._settled()
         await self._census.count(self._clock)
-        await self._watch.close()
         return self._report(samples, seconds, unasked, end)
 
     async def _target(self) -> Target:
@@ -228,6 +233,10 @@ async def _answers(target: Target, texts: Sequence[str], at_once: int) -> tuple[
                 raise NotWellError(texts[index], str(error)) from error
 
     try:
-        return tuple(await asyncio.gather(*(ask(index) for index in range(len(texts)))))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(index)) for index in range(len(texts))]
+    except* NotWellError as errors:
+        raise errors.exceptions[0] from None
     finally:
         client.close()
+    return tuple(task.result() for task in tasks)
