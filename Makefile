@@ -56,9 +56,10 @@ test: $(DEV) ## Run every test but those of vLLM and of faults
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not vllm and not faults" --numprocesses $(TEST_WORKERS) --dist loadfile \
 	  --no-loadscope-reorder --durations 15 $(PYTEST_ARGS)
 
-# One at a time: each breaks a whole fleet, and looks at how long that is felt.
+# Each breaks a whole fleet, and mostly waits for it to heal.
 test-faults: $(DEV) ## Run the tests that break a running fleet: docs/faults.md
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/faults -m faults --durations 10 $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/faults -m faults --numprocesses $(TEST_WORKERS) \
+	  --dist loadfile --durations 10 $(PYTEST_ARGS)
 
 # One at a time: each starts vLLM, which wants every core.
 test-vllm: $(DEV) ## Run the tests of vLLM, in the environment whose interpreter COPYDESK_TEST_VLLM_PYTHON names

@@ -32,12 +32,12 @@ def held(report: dict[str, Any]) -> dict[str, bool]:
 
 def test_a_fleet_of_its_own_is_struck_judged_and_gone_afterwards(quick_model: Path, tmp_path: Path) -> None:
     page = tmp_path / "chaos.html"
-    wanted = ("--minutes", "1", "--seed", "3", "--rate", "5", "--faults", "worker-kill,link-reset,nats-kill")
+    wanted = ("--minutes", "0.9", "--seed", "3", "--rate", "5", "--faults", "worker-kill,link-reset,nats-kill")
     done = run(*wanted, "--model", str(quick_model), "--json", "--html", str(page))
     assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-2000:]
     report = json.loads(done.stdout)
     outcome = report["outcome"]
-    assert outcome["good"] == outcome["offered"] > 200
+    assert outcome["good"] == outcome["offered"] > 150
     assert all(held(report).values()), report["checks"]
     struck = [one for one in report["struck"] if not one["left_out"]]
     assert {one["planned"]["kind"] for one in struck} & {"worker-kill", "link-reset"}
@@ -58,15 +58,6 @@ def test_a_fleet_that_runs_is_loaded_and_looked_at_and_nothing_in_it_is_broken(f
     assert report["outcome"]["good"] == report["outcome"]["offered"] > 20
     assert {"up", "gateway", "pod-1"} <= {course["name"] for course in report["courses"]}
     assert fleet.events[before:] == []
-
-
-def test_a_game_day_strikes_the_fleet_that_runs_here_when_it_is_told_to(fleet: Fleet) -> None:
-    before = len(fleet.events)
-    done = run("--url", fleet.url, "--minutes", "0.9", "--rate", "5", "--faults", "eds-kill,link", "--json")
-    assert done.returncode == 0, done.stderr[-4000:]
-    report = json.loads(done.stdout)
-    assert [one["planned"]["kind"] for one in report["struck"]] == ["eds-kill"]
-    fleet.wait_for("restarted", name="eds", timeout=60, after=before)
 
 
 def test_ctrl_c_ends_it_with_a_report_of_what_was_and_undoes_what_is_broken(fleet: Fleet) -> None:
