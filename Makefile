@@ -36,7 +36,7 @@ TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(i
   deploy/grafana
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo compose test test-vllm test-compose check format clean
+.PHONY: help setup run demo compose test test-faults test-vllm test-compose check format clean
 
 help: ## List the targets
 	@echo "Copydesk. Targets:"
@@ -59,9 +59,15 @@ compose: ## Build the images, make secrets, start the fleet of compose.yaml on 1
 	@echo "The key is in secrets/gateway_api_key: see docs/compose.md"
 
 # The tests of a file stay together, in their order. Bytecode is kept, or each process of a test would compile anew.
-test: $(DEV) ## Run every test but those of vLLM and of containers
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not vllm and not compose" --numprocesses $(TEST_WORKERS) --dist loadfile \
+test: $(DEV) ## Run every test but those of faults, vLLM and containers
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests -m "not faults and not vllm and not compose" \
+	  --numprocesses $(TEST_WORKERS) --dist loadfile \
 	  --no-loadscope-reorder --durations 15 $(PYTEST_ARGS)
+
+# Each breaks a whole fleet, and mostly waits for it to heal.
+test-faults: $(DEV) ## Run the tests that break a running fleet: docs/faults.md
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/faults -m faults --numprocesses $(TEST_WORKERS) \
+	  --dist loadfile --durations 10 $(PYTEST_ARGS)
 
 # One at a time: each starts vLLM, which wants every core.
 test-vllm: $(DEV) ## Run the tests of vLLM, in the environment whose interpreter COPYDESK_TEST_VLLM_PYTHON names

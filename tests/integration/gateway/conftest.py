@@ -22,7 +22,7 @@ from copydesk.common.messages import Endpoint, EndpointsSnapshot, EndpointState,
 from tests.fixtures.fake_pod import MODEL
 from tests.fixtures.nats import NatsServer
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 
 
 async def eventually(condition: Callable[[], Coroutine[Any, Any, object]], within: float = 15.0) -> None:

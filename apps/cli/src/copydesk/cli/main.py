@@ -15,6 +15,7 @@ import typer
 
 from copydesk.cli import measuring
 from copydesk.cli.autoscaler_app import autoscaler_app
+from copydesk.cli.chaos_app import chaos
 from copydesk.cli.eds_app import eds_app
 from copydesk.cli.image_node_app import image_app
 from copydesk.cli.model_app import model_app
@@ -439,6 +440,7 @@ def _ngrams(texts: list[str]) -> tuple[NGram, ...]:
 
 
 measuring.add_to(app, bench_app)
+app.command()(chaos)
 
 
 def run() -> None:

@@ -13,10 +13,15 @@ _TICKS = 5
 _ROOM = 1.5
 """Above a level that is marked, for its name."""
 _COLOURS = "abcd"
+_LOW = 12
+"""How high a low band is."""
+_THIN = 2.0
+"""How wide at the least: what has no length must be seen too."""
 
 STYLE = (
     ".chart text{font:12px system-ui,sans-serif;fill:#1c2733}.chart .h{font-size:14px;font-weight:600}"
     ".chart .grid{stroke:#1c273322}.chart .mark{stroke:#c43b3b;stroke-dasharray:5 4}.chart .mt{fill:#c43b3b}"
+    ".chart rect.band{fill:#c43b3b33}.chart rect.low{fill:#7a5af899}"
     ".chart polyline{fill:none;stroke-width:1.8}"
     ".chart polyline.a{stroke:#1f6feb}.chart polyline.b{stroke:#d97706}.chart polyline.c{stroke:#7a8794}"
     ".chart polyline.d{stroke:#b42dbd}"
@@ -37,8 +42,18 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    """A span of x that is shaded, with its name where the mouse rests on it; a `low` one only along the axis."""
+
+    start: float
+    end: float
+    name: str
+    low: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart shows. `level` and `moment` are marked by lines across, with their names."""
+    """What a chart shows. `level` and `moment` are marked by lines across, with their names, `bands` shaded."""
 
     title: str
     x_title: str
@@ -47,6 +62,7 @@ class Chart:
     level: tuple[float, str] | None = None
     moment: tuple[float, str] | None = None
     least_y: float = 0.0
+    bands: Sequence[Band] = ()
 
 
 def svg(chart: Chart, *, standalone: bool = True) -> str:
@@ -58,6 +74,7 @@ def svg(chart: Chart, *, standalone: bool = True) -> str:
         f"<style>{STYLE}</style>" if standalone else "",
         f'<text class="h" x="8" y="20">{escape(chart.title)}</text>',
         f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 8}" text-anchor="end">{escape(chart.x_title)}</text>',
+        *_bands(chart.bands, scale),
         *_y_axis(scale),
         *_x_axis(scale),
         *_marks(chart, scale),
@@ -125,6 +142,17 @@ def _log_ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
     return [tick for tick in found if low <= tick <= high * 1.0001]
+
+
+def _bands(bands: Iterable[Band], scale: _Scale) -> Iterable[str]:
+    bottom = HEIGHT - _BOTTOM
+    for band in bands:
+        left, right = scale.x(band.start), scale.x(min(band.end, scale.x_high))
+        top = bottom - _LOW if band.low else _TOP
+        yield (
+            f'<rect class="{"low" if band.low else "band"}" x="{left:.1f}" y="{top}" height="{bottom - top}" '
+            f'width="{max(right - left, _THIN):.1f}"><title>{escape(band.name)}</title></rect>'
+        )
 
 
 def _y_axis(scale: _Scale) -> Iterable[str]:

@@ -20,13 +20,25 @@ OK = 200
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent where: bodies, in turn and from the start again, by POST to `path` of the server at `url`.
 
-    `headers` come on top of those that HTTP needs. They may hold a key, so a target is not to be logged.
+    `headers` come on top of those that HTTP needs. They may hold a key, so a target is not to be logged. With
+    `request_ids`, each request has an `X-Request-Id` that begins so, and its answer must name it as `id`.
+    `answers`, one for each body, are what `corrected` of the answers must be.
     """
 
     url: str
     bodies: tuple[bytes, ...]
     path: str = "/v1/correct"
     headers: dict[str, str] = {}
+    request_ids: str = ""
+    answers: tuple[str, ...] = ()
+
+
+class _Said(msgspec.Struct, frozen=True):
+    id: str = ""
+    corrected: str = ""
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
 
 
 def correction_bodies(texts: Sequence[str], model: str = "") -> tuple[bytes, ...]:
@@ -36,9 +48,14 @@ def correction_bodies(texts: Sequence[str], model: str = "") -> tuple[bytes, ...
 
 
 class Client:
-    """Sends the requests of a `Target`. Connections that are idle are used again, the latest first."""
+    """Sends the requests of a `Target`. Connections that are idle are used again, the latest first.
+
+    `unasked` counts what came on a connection and was no answer to a request.
+    """
 
     def __init__(self, target: Target) -> None:
+        self.unasked = 0
+        self._ids, self._answers = target.request_ids, target.answers
         parts = urlsplit(target.url)
         self._host, self._secure = parts.hostname or "", parts.scheme == "https"
         self._port = parts.port or (443 if self._secure else 80)
@@ -56,10 +73,22 @@ class Client:
             raise RequestFailedError(f"http_{answer.status}", answer.body.decode("utf-8", "replace"))
         if not (answer.body.startswith(b"{") and answer.body.rstrip().endswith(b"}")):
             raise RequestFailedError("not_json", answer.body[:200].decode("utf-8", "replace"))
+        if self._ids or self._answers:
+            self._check(index, answer.body)
+
+    def _check(self, index: int, body: bytes) -> None:
+        try:
+            said = _decode_said(body)
+        except msgspec.DecodeError as error:
+            raise RequestFailedError("not_json", str(error)) from error
+        if self._ids and said.id != f"{self._ids}{index}":
+            raise RequestFailedError("other_id", f"the answer to {self._ids}{index} is that to {said.id}")
+        if self._answers and said.corrected != (right := self._answers[index % len(self._answers)]):
+            raise RequestFailedError("other_answer", f"{said.corrected!r}, expected {right!r}")
 
     async def ask(self, index: int) -> Answer:
         """Send request `index` and return the answer, whatever its status; raises `RequestFailedError`."""
-        request = self._requests[index % len(self._requests)]
+        request = self._request(index)
         while self._idle:
             connection = self._idle.pop()
             if not connection.usable:
@@ -74,6 +103,16 @@ class Client:
                 break
         return await self._exchange(await self._connect(), request)
 
+    def _request(self, index: int) -> bytes:
+        request = self._requests[index % len(self._requests)]
+        if not self._ids:
+            return request
+        head, _, body = request.partition(b"\r\n\r\n")
+        return b"%s\r\nX-Request-Id: %s%d\r\n\r\n%s" % (head, self._ids.encode("latin-1"), index, body)
+
+    def _count_unasked(self) -> None:
+        self.unasked += 1
+
     async def _exchange(self, connection: Connection, request: bytes) -> Answer:
         answer = await connection.exchange(request)
         if connection.usable:
@@ -85,7 +124,9 @@ class Client:
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         try:
-            _, connection = await loop.create_connection(Connection, self._host, self._port, ssl=self._tls)
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._count_unasked), self._host, self._port, ssl=self._tls
+            )
         except OSError as error:
             raise RequestFailedError("connect", error.strerror or str(error)) from error
         return connection

@@ -7,6 +7,7 @@ for a request cannot keep the schedule of a thousand a second. A connection carr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from copydesk.loadtest.sample import RequestFailedError
@@ -30,10 +31,14 @@ class DisconnectedError(RequestFailedError):
 
 
 class Connection(asyncio.Protocol):
-    """One connection; `usable` says whether it can carry another request."""
+    """One connection; `usable` says whether it can carry another request.
 
-    def __init__(self) -> None:
+    `on_unasked` is called when something comes that is no answer to a request, such as a second answer to one.
+    """
+
+    def __init__(self, on_unasked: Callable[[], None] = lambda: None) -> None:
         self.usable = True
+        self._on_unasked = on_unasked
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
         self._received = bytearray()
@@ -70,6 +75,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in bytes; called by the event loop."""
         if self._waiting is None or self._waiting.done():
+            if self._waiting is None or not (self._waiting.cancelled() or self._waiting.exception()):
+                self._on_unasked()
             self.close()  # nobody asked: whatever comes next on this connection cannot be told apart
             return
         self._received += data
@@ -80,6 +87,9 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         if answer is not None:
+            if self._head is not None and self._head.exceeded_by(self._received):
+                self.usable = False
+                self._on_unasked()
             self._waiting.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -128,6 +138,10 @@ class _Head:
         ends_with_connection = not self._chunked and self._length is None
         closes = fields.get(b"connection", b"").lower() == b"close" or first.startswith(b"HTTP/1.0")
         self.keeps = not (closes or ends_with_connection)
+
+    def exceeded_by(self, received: bytearray) -> bool:
+        """Say whether there is more behind a body whose length is known."""
+        return not self._chunked and self._length is not None and len(received) > self._length
 
     def body(self, received: bytearray, *, at_end: bool) -> bytes | None:
         """Return the body if all of it is there."""

@@ -31,9 +31,13 @@ class GeneratorError(CopydeskError):
 
 
 class Generators:
-    """Starts processes when they are first needed and ends them at the end of the `async with`."""
+    """Starts processes when they are first needed and ends them at the end of the `async with`.
+
+    `unasked` counts what came, in all flights that are over, and was no answer to a request.
+    """
 
     def __init__(self, target: Target) -> None:
+        self.unasked = 0
         self._target = target
         self._processes: list[asyncio.subprocess.Process] = []
         self._sent = 0
@@ -118,6 +122,7 @@ class Generators:
             return told
 
         parts = await asyncio.gather(*(carry_out(i) for i in range(processes)))
+        self.unasked += sum(part.unasked for part in parts)
         samples = [sample for part in parts for sample in part.samples(start)]
         samples.sort(key=lambda sample: sample.planned)
         return samples, ended

@@ -19,12 +19,15 @@ _STYLE = (
 def html(report: LoadReport, *, title: str, facts: Sequence[tuple[str, str]] = ()) -> str:
     """Return the page; `facts` are shown above the figures, such as when and with which command it was made."""
     charts = "\n".join(svg(chart, standalone=False) for chart in charts_of(report))
+    return document(title, table(facts), table(rows(report)), charts, _failures(report))
+
+
+def document(title: str, *parts: str) -> str:
+    """Return a page of `parts`, which are HTML, with the style that tables and charts need."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{_STYLE}{STYLE}</style>'
-        "</head>\n"
-        f"<body><h1>{escape(title)}</h1>\n{_table(facts)}\n{_table(rows(report))}\n{charts}\n{_failures(report)}"
-        "</body></html>\n"
+        f"</head>\n<body><h1>{escape(title)}</h1>\n" + "\n".join(parts) + "</body></html>\n"
     )
 
 
@@ -76,7 +79,8 @@ def _line(name: str, moments: Sequence[Moment], of: Callable[[Moment], float | N
     return Line(name, [(one.at, of(one)) for one in moments])
 
 
-def _table(pairs: Iterable[tuple[str, str]]) -> str:
+def table(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return names and what is to be said of them as a table; nothing where there are none."""
     cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in pairs)
     return f"<table>{cells}</table>" if cells else ""
 
@@ -85,4 +89,4 @@ def _failures(report: LoadReport) -> str:
     if not report.failures:
         return ""
     pairs = ((f"{one.count} {one.kind}", " | ".join(one.messages)) for one in report.failures)
-    return f"<h2>Refused or failed</h2>{_table(pairs)}\n"
+    return f"<h2>Refused or failed</h2>{table(pairs)}\n"

@@ -71,7 +71,8 @@ async def _carry_out(
             flying.add_done_callback(lambda _: ending.cancel())
     finally:
         gc.enable()
-    writer.write(frame(Outcomes.of([flight.landed() for flight in flights])))
+    unasked, client.unasked = client.unasked, 0
+    writer.write(frame(Outcomes.of([flight.landed() for flight in flights], unasked)))
     await writer.drain()
 
 

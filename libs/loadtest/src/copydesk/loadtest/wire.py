@@ -46,15 +46,19 @@ class FailureAt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What became of an assignment: moments in the assignment's clock, one entry a request."""
+    """What became of an assignment: moments in the assignment's clock, one entry a request.
+
+    `unasked` counts what came meanwhile that was no answer to a request.
+    """
 
     planned: tuple[float, ...]
     sent: tuple[float, ...]
     finished: tuple[float, ...]
     failures: tuple[FailureAt, ...]
+    unasked: int = 0
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> Outcomes:
+    def of(cls, samples: Sequence[Sample], unasked: int = 0) -> Outcomes:
         """Pack samples for the way."""
         return cls(
             planned=tuple(sample.planned for sample in samples),
@@ -65,6 +69,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 for position, sample in enumerate(samples)
                 if sample.failure is not None
             ),
+            unasked=unasked,
         )
 
     def samples(self, start: float) -> list[Sample]:

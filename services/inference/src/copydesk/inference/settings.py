@@ -99,6 +99,13 @@ class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_p
         le=65535,
         description="TCP port for gateways. 0 takes a free one, which load reports then tell.",
     )
+    advertise_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="TCP port that gateways connect to, where a proxy or a mapped port stands before the pod. 0: "
+        "the one that it listens on.",
+    )
     pod: str = Field(
         default="",
         description="Name of this pod, unique in the fleet. Empty: the machine's name and the port.",

@@ -17,6 +17,8 @@ AUTO = "auto"
 """The arithmetic where none was asked for: a profile says it, or the processor."""
 SETTINGS_EXIT = 2
 """The exit code by which a Copydesk service says that a setting or its model is wrong."""
+UNREACHED_LIMIT = "100000"
+"""Requests a second: it has the gateway ask Redis for each of them, and refuse none."""
 NATS_CONFIG = Path(__file__).with_name("nats.conf")
 NATS_VARIABLE = "COPYDESK_NATS_TOKEN"
 
@@ -25,6 +27,7 @@ class Role(enum.StrEnum):
     """What a process does in the fleet."""
 
     NATS = "nats"
+    REDIS = "redis"
     EDS = "eds"
     POD = "pod"
     GATEWAY = "gateway"
@@ -95,6 +98,22 @@ class Candidate:
         return tuple(f"candidate-{number}" for number in range(1, self.pods + 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A pod's port, and the one by which others reach it, where something stands before the pod."""
+
+    port: int
+    advertised: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redis:
+    """A Redis for the gateway's limits: which program, on which port."""
+
+    program: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
     """Everything that decides how a fleet looks. `pods` are those that it begins with.
@@ -103,6 +122,7 @@ class FleetOptions:
     `profile` is the model profile that pods, gateway and autoscaler read; `pod_threads` 0 shares out the cores.
     `cold_start` is what it says of that, in seconds, if it does. `figures` is the file that says what a pod can
     do, profile or certificate, and `figures_threads` how many each pod had that they are of; 0 is not known.
+    `doors` are of the pods, by name, that have one.
     """
 
     model: str
@@ -125,6 +145,8 @@ class FleetOptions:
     figures: Path | None = None
     figures_threads: int = 0
     candidate: Candidate | None = None
+    doors: Mapping[str, Door] = field(default_factory=dict)
+    redis: Redis | None = None
 
     @property
     def url(self) -> str:
@@ -155,7 +177,7 @@ class FleetOptions:
 def plan_fleet(options: FleetOptions) -> tuple[ChildSpec, ...]:
     """List the processes that a fleet begins with, in the order in which they start."""
     pods = (_pod(options, name) for name in options.pod_names)
-    return (_nats(options), _eds(options), *pods, *_candidates(options), _gateway(options))
+    return (_nats(options), *_redis(options), _eds(options), *pods, *_candidates(options), _gateway(options))
 
 
 def _candidates(options: FleetOptions) -> tuple[ChildSpec, ...]:
@@ -217,6 +239,14 @@ def _nats(options: FleetOptions) -> ChildSpec:
     return ChildSpec("nats", Role.NATS, argv, env, fatal_exit=None, grace=5.0)
 
 
+def _redis(options: FleetOptions) -> tuple[ChildSpec, ...]:
+    if options.redis is None:
+        return ()
+    where = ("--bind", HOST, "--port", str(options.redis.port), "--dir", str(options.state_dir))
+    argv = (options.redis.program, *where, "--save", "", "--appendonly", "no")
+    return (ChildSpec("redis", Role.REDIS, argv, fatal_exit=None, grace=5.0),)
+
+
 def _eds(options: FleetOptions) -> ChildSpec:
     env = {
         "COPYDESK_EDS_NATS_URL": options.nats_url,
@@ -233,7 +263,7 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
         "COPYDESK_INFERENCE_MODEL": options.model,
         "COPYDESK_INFERENCE_MODEL_DIR": str(options.model_dir),
         "COPYDESK_INFERENCE_HOST": HOST,
-        "COPYDESK_INFERENCE_PORT": "0",
+        **_door(options.doors.get(name)),
         "COPYDESK_INFERENCE_NATS_URL": options.nats_url,
         "COPYDESK_INFERENCE_NATS_TOKEN": options.nats_token,
         "COPYDESK_INFERENCE_THREADS": str(options.threads),
@@ -247,6 +277,15 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
     return ChildSpec(name, Role.POD, _module(options, "inference"), env, grace=30.0)
 
 
+def _door(door: Door | None) -> dict[str, str]:
+    if door is None:
+        return {"COPYDESK_INFERENCE_PORT": "0"}
+    return {
+        "COPYDESK_INFERENCE_PORT": str(door.port),
+        "COPYDESK_INFERENCE_ADVERTISE_PORT": str(door.advertised),
+    }
+
+
 def _gateway(options: FleetOptions) -> ChildSpec:
     env = {
         "COPYDESK_GATEWAY_HOST": HOST,
@@ -257,6 +296,9 @@ def _gateway(options: FleetOptions) -> ChildSpec:
         "COPYDESK_GATEWAY_RPC_TOKEN": options.rpc_token,
         **_profile(options, "GATEWAY"),
     }
+    if options.redis is not None:
+        env["COPYDESK_GATEWAY_REDIS_URL"] = f"redis://{HOST}:{options.redis.port}/0"
+        env["COPYDESK_GATEWAY_LIMIT_REQUESTS_PER_SECOND"] = UNREACHED_LIMIT
     # It answers what it has accepted before it ends; a request's deadline is 60 s.
     return ChildSpec("gateway", Role.GATEWAY, _module(options, "gateway"), env, grace=65.0)
 

@@ -9,7 +9,7 @@ from copydesk.cli.fleet.plan import ChildSpec, Role, Vital
 from copydesk.common.backoff import backoff_seconds
 from copydesk.common.process import describe_exit
 
-STOP_ORDER = (Role.AUTOSCALER, Role.GATEWAY, Role.POD, Role.EDS, Role.NATS)
+STOP_ORDER = (Role.AUTOSCALER, Role.GATEWAY, Role.POD, Role.EDS, Role.REDIS, Role.NATS)
 """From the front to the back: a gateway that drains needs its pods, pods that drain tell it through NATS.
 
 Before them all the autoscaler, which has nothing to decide of a fleet that ends.

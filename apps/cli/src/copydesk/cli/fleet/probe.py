@@ -18,14 +18,17 @@ _SETTLE_S = 0.3
 
 
 class GatewayProbe:
-    """Asks the gateway about itself and the pods, and NATS whether it listens.
+    """Asks the gateway about itself and the pods, and NATS and Redis whether they listen.
 
     EDS has no door to knock at; it counts as up once it has lived for a moment, and the pods' own readiness,
     which comes through it, shows the rest. The autoscaler is up when it has decided: `decisions` counts.
     """
 
-    def __init__(self, url: str, nats_port: int, decisions: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, url: str, nats_port: int, decisions: Callable[[], int] = lambda: 0, *, redis_port: int = 0
+    ) -> None:
         self._nats_port = nats_port
+        self._redis_port = redis_port
         self._decisions = decisions
         self._client = open_async(url, timeout=2.0)
         self._pods: frozenset[str] = frozenset()
@@ -38,6 +41,8 @@ class GatewayProbe:
         match spec.role:
             case Role.NATS:
                 return await _listens(self._nats_port)
+            case Role.REDIS:
+                return await _listens(self._redis_port)
             case Role.EDS:
                 first_seen = self._seen.setdefault(pid, time.monotonic())
                 return time.monotonic() - first_seen >= _SETTLE_S

@@ -101,7 +101,8 @@ async def _supervised(options: FleetOptions, report: Report) -> AsyncIterator[_F
     specs = plan_fleet(options)
     logs = options.state_dir / "logs"
     orders = _orders(options)
-    probe = GatewayProbe(options.url, options.nats_port, lambda: orders.taken)
+    redis_port = options.redis.port if options.redis else 0
+    probe = GatewayProbe(options.url, options.nats_port, lambda: orders.taken, redis_port=redis_port)
     started = time.time()
 
     def note() -> None:

@@ -46,7 +46,7 @@ def identity(settings: InferenceSettings, port: int, started_at: float) -> PodId
         pod=pod_name(settings.pod, port),
         zone=settings.zone,
         host=advertised_host(settings.host, settings.advertise_host),
-        port=port,
+        port=settings.advertise_port or port,
         started_at=started_at,
     )
 
