@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from copydesk.cli.commands.model_onboard import _is_default
+from copydesk.cli.main import app
 from copydesk.cli.onboarding.next_steps import NextSteps
 from copydesk.cli.onboarding.search import Made
 from copydesk.inference.checkpoint import read_digest
@@ -35,3 +37,13 @@ def test_the_default_model_is_known_by_its_files(tmp_path: Path, monkeypatch: py
     assert NextSteps("copydesk", "/p.yaml", _is_default(same)).roll_out is None
     monkeypatch.setattr("copydesk.inference.checkpoint.prepare.default_model_directory", lambda: tmp_path / "no")
     assert not _is_default(same)
+
+
+@pytest.mark.parametrize("name", ["onboard", "search"])
+def test_it_speaks_before_it_looks_at_anything(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"copydesk.cli.commands.model_{name}.configure_logging", lambda *_, **__: None)
+    result = CliRunner().invoke(app, ["model", name, "/nowhere/at/all"])
+    first, second = result.stderr.splitlines()
+    assert first == "looking at the model, the data and this machine"
+    assert second.startswith("error: /nowhere/at/all: there is no such directory")
+    assert result.exit_code == 2
