@@ -10,6 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from copydesk.cli.evaluation.subjects import RemoteModel
 from copydesk.cli.main import app
 from tests.fixtures.scripted_http import Answer, Asked, ScriptedServer, scripted
 from tests.fixtures.tiny_model import write_tiny_model
@@ -119,3 +120,19 @@ def test_two_fleets_are_compared(tmp_path: Path) -> None:
         plain = found(evaluate(url(better), "--against", url(worse), *options), 0)
     assert plain["gleu"] == 100.0
     assert plain["exact_match"] == 1.0
+
+
+def test_a_connection_that_is_lost_once_costs_no_evaluation() -> None:
+    served, pauses = fleet(lambda text: text), list[float]()
+
+    def lose_the_first(asked: Asked) -> Answer:
+        lost = asked.method == "POST" and len(server.paths("POST")) == 1
+        return Answer(cut=-1) if lost else served(asked)
+
+    with scripted(lose_the_first) as server:
+        model = RemoteModel(url(server), sleep=pauses.append)
+        try:
+            assert [answer.text for answer in model.correct(["All is well."])] == ["All is well."]
+        finally:
+            model.close()
+    assert pauses == [0.5]

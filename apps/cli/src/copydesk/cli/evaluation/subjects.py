@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from copydesk.cli.api import Api, ApiError, Timed
+from copydesk.cli.api import Api, ApiError, FleetUnreachableError, Timed
 from copydesk.cli.commands.correct import ask
 from copydesk.cli.crew import Crew
 from copydesk.common.errors import CopydeskError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 16
 """Requests that a fleet is asked at a time: enough to fill the pods of a machine."""
+PAUSES_S = (0.5, 1.0, 2.0)
+"""Before a sentence whose connection was lost is asked for again: one of thousands is no reason to begin anew."""
 _CORRECTED = "corrected"
 _DIGEST_SHOWN = 12
 """Characters of a digest: enough to tell models apart."""
@@ -101,7 +103,7 @@ class RemoteModel:
         self.facts = {"model": fleet.model, "digest": fleet.model_digest[:_DIGEST_SHOWN]}
 
     def correct(self, texts: Sequence[str]) -> list[FleetAnswer]:
-        """Correct sentences, several requests at a time; a fleet that is busy is asked again.
+        """Correct sentences, several at a time; a fleet that is busy or drops a connection is asked again.
 
         Raises:
             FleetUnreachableError: It went away.
@@ -110,6 +112,11 @@ class RemoteModel:
         return [_answer(timed) for timed in self._crew.map(self._ask, texts)]
 
     def _ask(self, text: str) -> Timed:
+        for pause in PAUSES_S:
+            try:
+                return ask(self._api, text, self._sleep, _ignore)
+            except FleetUnreachableError:
+                self._sleep(pause)
         return ask(self._api, text, self._sleep, _ignore)
 
     def close(self) -> None:
