@@ -141,7 +141,7 @@ def main() -> None:
     unchanged = list(unchanged_pairs(arguments.sentences, seen))
     rng.shuffle(unchanged)
     run_on = list(run_on_pairs(pairs, rng))[: len(pairs) // 50]
-    garbled = list(garbled_pairs(pairs[: len(pairs) // 20], rng))
+    garbled = list(garbled_pairs(pairs[: len(pairs) // 12], rng))
     unchanged += [Pair(pair.target, pair.target, pair.origin) for pair in pairs if not pair.unchanged]
     hasty = [pair for pair in unchanged if len(pair.source.split()) <= 10][: len(pairs) // 30]
     pairs = list(informal_pairs(pairs, rng))

@@ -79,8 +79,10 @@ def coded(words: list[str], rng: random.Random) -> str:
 _KINDS: list[Callable[[list[str], random.Random], str]] = [
     mashed,
     invented,
+    invented,
     shuffled,
     scrambled,
+    stuck,
     stuck,
     coded,
     coded,

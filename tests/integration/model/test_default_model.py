@@ -26,13 +26,13 @@ from tests.fixtures.default_model import default_model_or_skip
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-DIGEST = "7bf3bd7d264f853437b6f31390bac09c5a8027ef7eb2a2df41bdb9e5d6d1fb56"
+DIGEST = "3c0fc634ea4a55efcead1332598ee64d5d50ef71c1ec5b6056ae65fac178bfba"
 """Preparation gives the same bits on every machine; a change of these is a new model."""
 
 CORRECTIONS = {
     "She go to school every day.": "She goes to school every day.",
-    "He don't like apples, he like orange.": "He doesn't like apples, he likes oranges.",
-    "There is many reason why peoples move to big city.": "There are many reasons why people move to big cities.",
+    "He don't like apples, he like orange.": "He doesn't like apples. He likes orange.",
+    "There is many reason why peoples move to big city.": "There are many reasons why people move to a big city.",
     "I look forward to hear from you soon.": "I look forward to hearing from you soon.",
     "The weather is nice today.": "The weather is nice today.",
 }

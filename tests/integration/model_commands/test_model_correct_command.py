@@ -99,10 +99,10 @@ def test_what_is_no_text_is_named_after_all_before_it_is_written(model: OfflineC
 
 
 def test_a_line_without_an_end_is_not_read_to_it(model: OfflineCorrector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copydesk.cli.commands.model_correct.LONGEST_LINE", 200_000)
+    monkeypatch.setattr("copydesk.cli.commands.model_correct.LONGEST_LINE", 100_000)
     target = io.BytesIO()
     with pytest.raises(EndlessLineError, match="line 2"):
-        corrected(model, b"she go\n" + b"a" * 300_000, target=target)
+        corrected(model, b"she go\n" + b"a" * 140_000, target=target)
     assert target.getvalue() == b"she go\n"
 
 

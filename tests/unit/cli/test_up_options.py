@@ -106,7 +106,9 @@ def test_how_many_threads_a_measured_pod_had_follows_from_the_certificate(
     ("given", "wrong"), [({"model": "gec-de"}, "another model"), ({"hardware": "H100"}, "another hardware")]
 )
 def test_a_certificate_for_something_else_is_refused(tmp_path: Path, given: dict[str, str], wrong: str) -> None:
-    path = certificate(tmp_path / "c.json", **given)
+    path = certificate(
+        tmp_path / "c.json", model=given.get("model", "gec-en"), hardware=given.get("hardware", HERE)
+    )
     with pytest.raises(CannotStartError, match=wrong) as caught:
         check_certificate(Scaling(Limits(1, 4), path), "gec-en")
     assert "copydesk up --pods 4" in caught.value.hint

@@ -121,8 +121,7 @@ async def test_what_differs_is_kept_where_that_was_asked_for_and_no_more_than_so
         gateway.rollout.hear(plan(RolloutStage.SHADOW, shadow_share=1.0, rollout=rollout))
         for number in range(4):
             await corrected_by(gateway, f"She go {rollout} {number}.")
-        compared = gateway.rollout.copies.comparison
-        await eventually(lambda compared=compared: compared.compared == 4)
+        await eventually(lambda: gateway.rollout.copies.comparison.compared == 4)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["rollout"] for line in lines] == ["r1", "r1", "r2", "r2"]
     for line in lines:

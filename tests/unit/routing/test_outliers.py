@@ -161,3 +161,15 @@ def test_whatever_is_seen_an_ejection_is_bounded_and_only_of_pods_there_are(
         assert all(ejection.until <= now + RULES.longest for ejection in outliers.ejected.values())
         assert {name for name, _ in verdicts.ejected} <= set(outliers.ejected)
         assert not set(verdicts.released) & set(outliers.ejected)
+
+
+def test_versions_are_slow_by_the_measure_of_their_own_pods_only() -> None:
+    quick = [replace(well(f"new-{number}"), mean_ms=10.0, version="new") for number in range(8)]
+    slow = replace(well("new-slow"), mean_ms=90.0, version="new")
+    verdicts = Outliers().review([*fleet(count=3), *quick, slow], 200.0, NOW)
+    assert verdicts.ejected == (("new-slow", Reason.LATENCY),)
+
+
+def test_a_version_that_is_silent_is_found_out_by_the_answers_of_the_other() -> None:
+    hung = replace(silent(1.5), version="new")
+    assert Outliers().review([*fleet(), hung], 200.0, NOW).ejected == (("hung", Reason.SILENCE),)

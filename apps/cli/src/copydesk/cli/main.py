@@ -5,6 +5,7 @@ Only typer is imported here; a sub-command imports what it needs when it is call
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from enum import StrEnum
@@ -453,3 +454,8 @@ def run() -> None:
         # Whoever read our output has left. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(f"error: the output cannot be written: {error.strerror}")

@@ -132,11 +132,16 @@ def onboard(
         bool, typer.Option("--capacity/--no-capacity", help="Whether to find out what a pod holds.")
     ] = True,
     slo_ms: Annotated[
-        float, typer.Option("--slo-ms", min=1.0, metavar="MS", help="The latency that requests shall not exceed.")
+        float,
+        typer.Option(
+            "--slo-ms", min=1.0, max=3_600_000.0, metavar="MS", help="The latency that requests shall not exceed."
+        ),
     ] = 1000.0,
     max_rate: Annotated[
         float | None,
-        typer.Option(min=0.01, metavar="RATE", help="Go no further in the search for what a pod holds."),
+        typer.Option(
+            min=0.01, max=1_000_000.0, metavar="RATE", help="Go no further in the search for what a pod holds."
+        ),
     ] = None,
     device: Device = "",
     restart_from: Annotated[

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import statistics
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 
@@ -46,7 +46,10 @@ class OutlierRules:
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """The evidence on one pod: see `Ledger`, whose fields these are. `silent` and `answered_at` in seconds."""
+    """The evidence on one pod: see `Ledger`, whose fields these are. `silent` and `answered_at` in seconds.
+
+    Latencies are compared among pods of one `version`: in a rollout the other may be quicker, or have less to do.
+    """
 
     id: str
     failures: int
@@ -54,6 +57,7 @@ class Conduct:
     samples: int
     silent: float
     answered_at: float
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,19 @@ def norm_of(conducts: Collection[Conduct], p99_ms: float | None, rules: OutlierR
     usual = 2.0 * (p99_ms or 0.0) / 1000.0
     patience = min(max(rules.patience, usual), rules.longest_patience)
     return Norm(median, patience, max((one.answered_at for one in conducts), default=-inf))
+
+
+def norms_of(conducts: Collection[Conduct], p99_ms: float | None, rules: OutlierRules) -> dict[str, Norm]:
+    """Return what is usual among the pods of each version: who answers tells of all, latencies of their own."""
+    norm = norm_of(conducts, p99_ms, rules)
+    versions = {one.version for one in conducts}
+    if len(versions) < 2:
+        return dict.fromkeys(versions, norm)
+    apart = {version: [one for one in conducts if one.version == version] for version in versions}
+    return {
+        version: replace(norm, median_ms=norm_of(those, p99_ms, rules).median_ms)
+        for version, those in apart.items()
+    }
 
 
 def judge(conduct: Conduct, norm: Norm, rules: OutlierRules, now: float) -> Reason | None:
@@ -143,10 +160,11 @@ class Outliers:
         so that the next verdict needs new one.
         """
         self._forget_all_but({one.id for one in conducts})
-        norm = norm_of(conducts, p99_ms, self.rules)
+        norms = norms_of(conducts, p99_ms, self.rules)
         ejected: list[tuple[str, Reason]] = []
         released: list[str] = []
         for conduct in conducts:
+            norm = norms[conduct.version]
             held = self._ejected.get(conduct.id)
             if held is not None and not self._is_over(held, conduct, norm, now):
                 continue

@@ -285,7 +285,7 @@ class Fleet:
 
     def _review(self, now: float) -> None:
         engaged = [pod for pod in self.pods.values() if pod.engaged]
-        verdicts = self.health.review(engaged, now)
+        verdicts = self.health.review(engaged, now, self.withheld)
         self._refresh()
         for name, reason in verdicts.ejected:
             if reason is Reason.SILENCE:

@@ -47,12 +47,12 @@ class Health:
         """Whether a pod is left alone for now."""
         return pod in self.outliers.ejected
 
-    def review(self, pods: Iterable[Pod], now: float) -> Verdicts:
-        """Judge the pods; say what has changed."""
+    def review(self, pods: Iterable[Pod], now: float, withheld: str = "") -> Verdicts:
+        """Judge the pods; say what has changed. Those of the weights that are `withheld` are another version."""
         known = {pod.id: pod for pod in pods}
         if now - self._faded_at >= FADE_SECONDS:
             self._measure(now)
-        verdicts = self.outliers.review([pod.conduct(now) for pod in known.values()], self._p99_ms, now)
+        verdicts = self.outliers.review([pod.conduct(now, withheld) for pod in known.values()], self._p99_ms, now)
         for name, reason in verdicts.ejected:
             self._on_ejected(known[name], reason, now)
         for name in verdicts.released:

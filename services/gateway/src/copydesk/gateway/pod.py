@@ -123,11 +123,17 @@ class Pod:
         if self._keeper is None:
             self._keeper = self._loop.create_task(self._keep_connected(), name=f"pod {self.id}")
 
-    def conduct(self, now: float) -> Conduct:
-        """The evidence on which the pod is judged."""
+    def conduct(self, now: float, withheld: str = "") -> Conduct:
+        """The evidence on which the pod is judged; one of the weights that are `withheld` is another version."""
         ledger = self.ledger
         return Conduct(
-            self.id, ledger.failures, ledger.mean_ms, ledger.samples, ledger.silent(now), ledger.answered_at
+            self.id,
+            ledger.failures,
+            ledger.mean_ms,
+            ledger.samples,
+            ledger.silent(now),
+            ledger.answered_at,
+            withheld if withheld and withheld == self.digest else "",
         )
 
     def warm_up(self, now: float, seconds: float) -> None:

@@ -136,6 +136,7 @@ def run(request: OnboardRequest) -> int:
 def _run(request: OnboardRequest, tell: Tell) -> int:
     if request.name and not _NAME.fullmatch(request.name):
         raise ModelNameError(request.name)
+    tell("looking at the model, the data and this machine")
     subject = open_subject(request.directory)
     ground = open_ground(request.data, request.references, request.clean, request.limit)
     job = _job(request, subject, ground)

@@ -88,7 +88,8 @@ def _explain(ending: Ending, request: RolloutRequest) -> int:
         case Ending.FINISHED:
             console.print(
                 "finished: the candidate answers everything. Remove the baseline's pods now: a gateway that "
-                "starts while both versions run uses both.",
+                "starts while both versions run uses both. A local fleet: end it, and start it with the candidate "
+                "as --profile or --model.",
                 soft_wrap=True,
             )
             return 0

@@ -81,6 +81,7 @@ def run(request: SearchRequest) -> int:
 
 
 def _found(request: SearchRequest, tell: Tell) -> Found:
+    tell("looking at the model, the data and this machine")
     subject = open_subject(request.directory)
     if not subject.report.usable or not subject.digest:
         raise UnusableModelError(subject.directory, tuple(map(str, subject.report.errors)))

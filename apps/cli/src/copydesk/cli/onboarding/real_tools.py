@@ -8,6 +8,7 @@ import hashlib
 import os
 import random
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -82,7 +83,12 @@ class RealTools:
         if native is not None and native.supported is False:
             advice = "onboarding measures with the native engine; see copydesk model check for others"
             raise StageFailedError(CHECK, f"the native engine does not compute it: {native.reason}", advice)
-        bad = bad_tensors(self.subject.directory)
+        try:
+            bad = bad_tensors(self.subject.directory)
+        except (OSError, ValueError, KeyError, struct.error) as error:
+            raise StageFailedError(
+                CHECK, f"its weights cannot be read: {error}", "see that nobody writes to it, and run it again"
+            ) from error
         if bad:
             first = bad[0]
             more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
