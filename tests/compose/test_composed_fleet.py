@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -47,12 +48,16 @@ def test_both_pods_are_found(fleet: ComposedFleet) -> None:
 def test_the_gateway_counts_in_redis_and_is_watched_with_a_key_of_its_own(fleet: ComposedFleet) -> None:
     metrics = fleet.ask("/metrics", key="gateway_metrics_key")
     assert metrics.status == 200
-    assert b"\ncopydesk_gateway_redis_up 1.0\n" in metrics.body
+    assert b"\ncopydesk_gateway_redis_up 1\n" in metrics.body
 
 
-def test_the_autoscaler_decides_and_touches_nothing(fleet: ComposedFleet) -> None:
-    heard = eventually("a decision", lambda: fleet.ask("/v1/fleet/history").json["scale_heard_ms"])
-    assert heard > 0
+def test_the_autoscaler_sees_the_fleet_and_touches_nothing(fleet: ComposedFleet) -> None:
+    def last() -> dict[str, Any]:
+        log = "/var/lib/copydesk/autoscaler/decisions.jsonl"
+        return dict(json.loads(fleet.compose("exec", "-T", "autoscaler", "tail", "-n", "1", log)))
+
+    eventually("a decision about two pods", lambda: last()["inputs"]["ready"] == 2)
+    assert last()["policy"] == "dry-run"
     assert len(fleet.containers("inference")) == 2
 
 
@@ -60,7 +65,8 @@ def test_the_model_was_prepared_with_progress_in_the_log(fleet: ComposedFleet) -
     (container,) = fleet.containers("model")
     assert fleet.inspect(container)["State"]["ExitCode"] == 0
     lines = fleet.compose("logs", "--no-color", "--no-log-prefix", "model").splitlines()
-    events = [json.loads(line)["event"] for line in lines if line.startswith("{")]
+    # Some versions of compose put control characters before a line.
+    events = [json.loads(line[line.index("{") :])["event"] for line in lines if "{" in line]
     assert events.count("model_progress") > 5
     assert events[-1] == "model_ready"
 
