@@ -26,6 +26,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
+def state_of(fleet: Fleet) -> str:
+    return str(fleet.directory / "state")
+
+
 def held(report: dict[str, Any]) -> dict[str, bool]:
     return {check["name"]: check["holds"] for check in report["checks"]}
 
@@ -51,7 +55,7 @@ def test_a_fleet_of_its_own_is_struck_judged_and_gone_afterwards(quick_model: Pa
 
 def test_a_fleet_that_runs_is_loaded_and_looked_at_and_nothing_in_it_is_broken(fleet: Fleet) -> None:
     before = len(fleet.events)
-    done = run("--url", fleet.url, "--minutes", "0.2", "--rate", "5", "--json")
+    done = run("--state-dir", state_of(fleet), "--minutes", "0.2", "--rate", "5", "--json")
     assert done.returncode == 0, done.stderr[-4000:]
     report = json.loads(done.stdout)
     assert report["struck"] == []
@@ -62,7 +66,7 @@ def test_a_fleet_that_runs_is_loaded_and_looked_at_and_nothing_in_it_is_broken(f
 
 def test_ctrl_c_ends_it_with_a_report_of_what_was_and_undoes_what_is_broken(fleet: Fleet) -> None:
     nats = psutil.Process(fleet.pid("nats"))
-    wanted = ("--url", fleet.url, "--minutes", "10", "--rate", "5", "--faults", "nats-away", "--json")
+    wanted = ("--state-dir", state_of(fleet), "--minutes", "10", "--rate", "5", "--faults", "nats-away", "--json")
     with subprocess.Popen(
         [*COMMAND, *wanted], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listening
     ) as chaos:

@@ -38,7 +38,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_a_fleet_of_its_own_is_struck_by_all_and_one_that_runs_by_nothing(asked: Callable[..., Any]) -> None:
     assert asked().kinds == tuple(Kind)
     assert asked("--url", "http://127.0.0.1:1").kinds == ()
+    assert asked("--state-dir", "/tmp/fleet").kinds == ()
     assert asked("--faults", "none").kinds == ()
+    assert asked().on_its_own
+    assert not asked("--state-dir", "/tmp/fleet").on_its_own
 
 
 def test_faults_are_named_one_by_one_or_in_groups(asked: Callable[..., Any]) -> None:

@@ -22,6 +22,10 @@ def chaos(
         float, typer.Option(min=0.1, max=100_000, metavar="RATE", help="Requests a second, at random moments.")
     ] = 4.0,
     url: Url = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The fleet that was started with this --state-dir, in place of --url."),
+    ] = None,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +85,8 @@ def chaos(
         seed=seed,
         rate=rate,
         url=url,
-        kinds=_kinds(faults, started_here=url is None),
+        state_dir=state_dir,
+        kinds=_kinds(faults, started_here=url is None and state_dir is None),
         pods=pods,
         model=model,
         deadline_ms=deadline_ms,

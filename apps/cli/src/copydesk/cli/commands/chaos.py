@@ -50,12 +50,13 @@ MOST_TEXTS = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosRequest:
-    """What was asked for on the command line; without a `url`, a fleet is started."""
+    """What was asked for on the command line; with neither a `url` nor a `state_dir`, a fleet is started."""
 
     seconds: float
     seed: int
     rate: float
     url: str | None
+    state_dir: Path | None
     kinds: tuple[Kind, ...]
     pods: int
     model: Path | None
@@ -65,6 +66,11 @@ class ChaosRequest:
     texts: Path | None
     page: Path | None
     as_json: bool
+
+    @property
+    def on_its_own(self) -> bool:
+        """Whether a fleet is to be started for it."""
+        return self.url is None and self.state_dir is None
 
 
 class NotHereError(CopydeskError):
@@ -81,7 +87,7 @@ def chaos(request: ChaosRequest) -> int:
     try:
         require_writable(request.page)
         texts = chosen(read_texts(request.texts, None), request.seed)
-        report = _on_own_fleet(request, texts) if request.url is None else _on_running_fleet(request, texts)
+        report = _on_own_fleet(request, texts) if request.on_its_own else _on_running_fleet(request, texts)
     except (WorkloadError, OutputError, NotHereError) as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
@@ -106,7 +112,7 @@ def chosen(texts: Sequence[str], seed: int) -> list[str]:
 
 
 def _on_running_fleet(request: ChaosRequest, texts: list[str]) -> ChaosReport:
-    url, state = find_fleet(request.url)
+    url, state = find_fleet(request.url, request.state_dir)
     if request.kinds and state is None:
         raise NotHereError(url)
     arena = None if state is None else running_fleet(state)
