@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from copydesk.autoscaler.settings import AutoscalerSettings
 from copydesk.cli.fleet.plan import (
     Candidate,
-    FleetOptions,
     Role,
     Scaling,
     Vital,
@@ -23,21 +22,7 @@ from copydesk.cli.fleet.plan import (
 )
 from copydesk.cli.fleet.scaling import Limits
 from copydesk.common.messages import subject_token
-
-OPTIONS = FleetOptions(
-    model="gec-en",
-    model_dir=Path("/models/gec-en"),
-    pods=2,
-    port=8080,
-    nats_port=24222,
-    dtype="auto",
-    cores=8,
-    rpc_token="secret",
-    nats_token="also-secret",
-    python="/venv/bin/python",
-    nats_server="/venv/bin/nats-server",
-    state_dir=Path("/state"),
-)
+from tests.fixtures.fleet_options import OPTIONS
 
 
 def test_a_fleet_is_nats_discovery_pods_and_a_gateway() -> None:

@@ -5,25 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from copydesk.cli.fleet.plan import Door, FleetOptions, Redis, Role, plan_fleet
+from copydesk.cli.fleet.plan import Door, Redis, Role, plan_fleet
 from copydesk.cli.fleet.policy import stop_phases
 from copydesk.inference.pod.supervisor import identity
 from copydesk.inference.settings import InferenceSettings
-
-OPTIONS = FleetOptions(
-    model="gec-en",
-    model_dir=Path("/models/gec-en"),
-    pods=2,
-    port=8080,
-    nats_port=24222,
-    dtype="auto",
-    cores=8,
-    rpc_token="secret",
-    nats_token="also-secret",
-    python="/venv/bin/python",
-    nats_server="/venv/bin/nats-server",
-    state_dir=Path("/state"),
-)
+from tests.fixtures.fleet_options import OPTIONS
 
 
 def test_a_pod_with_a_door_listens_behind_it_and_others_take_a_free_port() -> None:

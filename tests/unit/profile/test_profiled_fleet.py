@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from copydesk.cli.capacity.subject import hardware_at
 from copydesk.cli.commands.up import CannotStartError, Figures, check_profile, doubt
-from copydesk.cli.fleet.plan import Candidate, FleetOptions, Scaling, plan_autoscaler, plan_fleet
+from copydesk.cli.fleet.plan import Candidate, Scaling, plan_autoscaler, plan_fleet
 from copydesk.cli.fleet.report import render
 from copydesk.cli.fleet.scaling import Limits
 from copydesk.cli.fleet.session import _starting
@@ -22,24 +22,11 @@ from copydesk.common.profile import EnginePart, ModelPart, Profile, ProfileError
 from copydesk.inference.checkpoint import read_digest
 from copydesk.loadtest.certificate import Certificate, CurvePoint, Hardware, Interval, write_certificate
 from copydesk.loadtest.profiled import capacity_part, certificate_of
+from tests.fixtures.fleet_options import OPTIONS as PLAIN
 from tests.fixtures.tiny_model import write_tiny_model
 
 HERE = hardware_at("http://127.0.0.1", None).name
-OPTIONS = FleetOptions(
-    model="letters",
-    model_dir=Path("/models/letters"),
-    pods=2,
-    port=8080,
-    nats_port=24222,
-    dtype="auto",
-    cores=8,
-    rpc_token="secret",
-    nats_token="also-secret",
-    python="python",
-    nats_server="nats-server",
-    state_dir=Path("/state"),
-    profile=Path("/letters.yaml"),
-)
+OPTIONS = replace(PLAIN, model="letters", model_dir=Path("/models/letters"), profile=Path("/letters.yaml"))
 
 
 @pytest.fixture
