@@ -46,7 +46,7 @@ def estimate(row: Row, value: Estimate, *, signed: bool = False) -> str:
 
 
 def figure_rows(result: EvaluationResult) -> list[tuple[Metric, list[str]]]:
-    """Write each figure that was found: its name, the candidate's, and beside a reference its and the difference."""
+    """Write each figure that was found: name, candidate's, and beside a reference its and the difference."""
     rows = []
     for row in ROWS:
         metric = result.metrics.get(row.key)
