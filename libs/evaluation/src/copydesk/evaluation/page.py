@@ -8,7 +8,7 @@ from html import escape
 from copydesk.evaluation import picture
 from copydesk.evaluation.document import document, table
 from copydesk.evaluation.result import Change, EditFigures, EvaluationResult
-from copydesk.evaluation.wording import ROWS, VERDICTS, data_line, estimate, gate_line, kept, rate, told
+from copydesk.evaluation.wording import VERDICTS, data_line, figure_rows, gate_line, kept, rate, told
 from copydesk.text import edits
 
 _STYLE = (
@@ -102,16 +102,7 @@ def _key(result: EvaluationResult) -> str:
 def _figures(result: EvaluationResult) -> str:
     compared = result.reference is not None
     head = ["figure", "candidate", *(["reference model", "difference"] if compared else []), "sentences"]
-    rows = []
-    for row in ROWS:
-        metric = result.metrics.get(row.key)
-        if metric is None:
-            continue
-        cells = [row.name, estimate(row, metric.candidate)]
-        if compared:
-            cells += [estimate(row, metric.reference)] if metric.reference else [""]
-            cells += [estimate(row, metric.difference, signed=True)] if metric.difference else [""]
-        rows.append([*cells, str(metric.sentences)])
+    rows = [[*cells, str(metric.sentences)] for metric, cells in figure_rows(result)]
     rates = [model.rate for model in (result.candidate, result.reference) if model]
     rows.append(["sentences a second, side by side", *map(rate, rates)])
     rows.append(["GLEU of the text as it is", f"{result.gleu_unchanged:.2f}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from copydesk.evaluation.result import EditFigures, EvaluationResult
-from copydesk.evaluation.wording import ROWS, VERDICTS, data_line, estimate, gate_line, kept, rate, told
+from copydesk.evaluation.wording import VERDICTS, data_line, figure_rows, gate_line, kept, rate, told
 
 _MOST_TYPES = 12
 """Types of edits shown: the others are few edits, and in the JSON."""
@@ -32,14 +32,7 @@ def _head(result: EvaluationResult) -> str:
 def _figures(result: EvaluationResult) -> Iterator[list[str]]:
     compared = result.reference is not None
     yield ["", "candidate", *(["reference", "difference"] if compared else [])]
-    for row in ROWS:
-        metric = result.metrics.get(row.key)
-        if metric is None:
-            continue
-        cells = [row.name, estimate(row, metric.candidate)]
-        if metric.reference and metric.difference:
-            cells += [estimate(row, metric.reference), estimate(row, metric.difference, signed=True)]
-        yield cells
+    yield from (cells for _, cells in figure_rows(result))
     rates = [model.rate for model in (result.candidate, result.reference) if model]
     yield ["sentences a second", *map(rate, rates)]
     yield ["GLEU of the text as it is", f"{result.gleu_unchanged:.2f}"]

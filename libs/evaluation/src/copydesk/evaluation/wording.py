@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copydesk.evaluation.gates import Gate, Verdict
-from copydesk.evaluation.result import Estimate, EvaluationResult, Told
+from copydesk.evaluation.result import Estimate, EvaluationResult, Metric, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,21 @@ def estimate(row: Row, value: Estimate, *, signed: bool = False) -> str:
     form = f"{'+' if signed else ''}.{row.decimals}f"
     low, high = (format(row.scale * end, form) for end in (value.low, value.high))
     return f"{format(row.scale * value.value, form)} ({low} to {high})"
+
+
+def figure_rows(result: EvaluationResult) -> list[tuple[Metric, list[str]]]:
+    """Write each figure that was found: name, candidate's, and beside a reference its and the difference."""
+    rows = []
+    for row in ROWS:
+        metric = result.metrics.get(row.key)
+        if metric is None:
+            continue
+        cells = [row.name, estimate(row, metric.candidate)]
+        if result.reference is not None:
+            cells.append(estimate(row, metric.reference) if metric.reference else "")
+            cells.append(estimate(row, metric.difference, signed=True) if metric.difference else "")
+        rows.append((metric, cells))
+    return rows
 
 
 def gate_line(gate: Gate) -> str:

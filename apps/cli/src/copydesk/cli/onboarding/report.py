@@ -16,7 +16,7 @@ from copydesk.common.profile import CapacityPart, Profile
 from copydesk.evaluation.document import document, table
 from copydesk.evaluation.page import marked
 from copydesk.evaluation.result import Change
-from copydesk.evaluation.wording import ROWS, data_line, estimate, gate_line
+from copydesk.evaluation.wording import data_line, figure_rows, gate_line
 from copydesk.loadtest.certificate import Certificate
 
 EXAMPLES = 8
@@ -107,16 +107,7 @@ def _quality(onboarded: Onboarded) -> str:
     result = onboarded.quality
     compared = result.reference is not None
     head = ["", "as it serves", *(["original", "difference"] if compared else [])]
-    rows = []
-    for row in ROWS:
-        metric = result.metrics.get(row.key)
-        if metric is None:
-            continue
-        cells = [row.name, estimate(row, metric.candidate)]
-        if compared:
-            cells += [estimate(row, metric.reference) if metric.reference else ""]
-            cells += [estimate(row, metric.difference, signed=True) if metric.difference else ""]
-        rows.append(cells)
+    rows = [cells for _, cells in figure_rows(result)]
     rows.append(["GLEU of the text left as it is", f"{result.gleu_unchanged:.2f}", *([""] * (len(head) - 2))])
     gates = "".join(f"<li>{escape(f'{gate.verdict}: {gate_line(gate)}')}</li>" for gate in result.gates)
     rule = f"<p>The rule that it had to keep:</p><ul>{gates}</ul>" if gates else ""
