@@ -103,12 +103,18 @@ async def test_with_one_epoch_the_name_decides(monkeypatch: pytest.MonkeyPatch) 
     two.cancel()
 
 
-async def test_one_that_was_away_too_long_listens_and_gives_way_to_what_came_meanwhile() -> None:
-    bus = Exchange()
+async def away_too_long(bus: Exchange) -> asyncio.Task[Ending]:
+    """Return a controller that hears nothing, and says nothing any more."""
     wanted = replace(WANTED, terms=replace(TERMS, expires_after_s=0.2))
     (task,) = await begun(bus, bus.controller(wanted))
     bus.cut = True
     await until(quiet(bus))
+    return task
+
+
+async def test_one_that_was_away_too_long_listens_and_gives_way_to_what_came_meanwhile() -> None:
+    bus = Exchange()
+    task = await away_too_long(bus)
     before = len(bus.plans)
     bus.pods()
     bus.say(
@@ -120,10 +126,7 @@ async def test_one_that_was_away_too_long_listens_and_gives_way_to_what_came_mea
 
 async def test_one_that_was_away_too_long_goes_on_once_it_has_listened() -> None:
     bus = Exchange()
-    wanted = replace(WANTED, terms=replace(TERMS, expires_after_s=0.2))
-    (task,) = await begun(bus, bus.controller(wanted))
-    bus.cut = True
-    await until(quiet(bus))
+    task = await away_too_long(bus)
     before = len(bus.plans)
     bus.cut = False
     bus.pods()
