@@ -6,26 +6,13 @@ import json
 import logging
 import urllib.request
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from copydesk.common.telemetry import configure_logging, get_logger, request_context, serve_metrics
 from tests.fixtures.nats import free_port
-
-
-@pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
