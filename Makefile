@@ -33,10 +33,10 @@ DISTRIBUTIONS := $(patsubst %/,%,$(dir $(PYPROJECTS)))
 EDITABLE := $(patsubst apps/cli,apps/cli[fleet],$(DISTRIBUTIONS))
 DOCKERFILES := $(wildcard services/*/Dockerfile services/*/Dockerfile.*)
 TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(if $(wildcard bench/*.py),bench) \
-  deploy/grafana
+  deploy/grafana scripts/audit
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo compose test test-faults test-vllm test-compose check format clean
+.PHONY: help setup run demo compose test test-faults test-vllm test-compose check audit format clean
 
 help: ## List the targets
 	@echo "Copydesk. Targets:"
@@ -76,12 +76,17 @@ test-vllm: $(DEV) ## Run the tests of vLLM, in the environment whose interpreter
 test-compose: $(DEV) ## Build the images and test compose.yaml with them, in a Docker engine of its own if none answers
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/compose -m compose --durations 10 $(PYTEST_ARGS)
 
-check: $(DEV) ## Lint, check formatting, types and the direction of imports
+check: $(DEV) ## Lint, check formatting, types, the direction of imports, and licences
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(TYPED)
 	$(BIN)/lint-imports
 	$(BIN)/hadolint $(DOCKERFILES)
+	$(BIN)/python -m scripts.audit --licences
+
+# Ends with 3 where no database of vulnerabilities is reached: docs/security.md.
+audit: $(DEV) ## Look for known vulnerabilities and licences that are not allowed in all that is locked
+	@$(BIN)/python -m scripts.audit
 
 format: $(DEV) ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format .

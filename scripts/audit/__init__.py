@@ -1,0 +1,1 @@
+"""What is installed beside the project's own code: under which licences, and with which known vulnerabilities."""
