@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from copydesk.inference.engine.native.files import INDEX, PICKLED, SINGLE
+from copydesk.inference.engine.native.files import INDEX, PICKLED, SINGLE, leads_outside
 from copydesk.inference.inspection.headers import HeaderError, Stored, read_header
 from copydesk.inference.inspection.report import Problem, error, warning
 
@@ -59,15 +59,11 @@ def look_at_files(directory: Path) -> Iterator[Problem]:
 
 def _link_problems(directory: Path, path: Path) -> Iterator[Problem]:
     try:
-        target = path.resolve(strict=True)
+        outside = leads_outside(directory, path)
     except (OSError, RuntimeError):
         yield error(path.name, "it is a link that leads nowhere", _AGAIN)
         return
-    home = directory.resolve()
-    allowed = [home]
-    if home.parent.name == "snapshots":  # as Hugging Face's cache keeps them
-        allowed.append(home.parent.parent / "blobs")
-    if not any(target.is_relative_to(place) for place in allowed):
+    if outside:
         yield error(
             path.name,
             "it is a link to a file outside of the directory, which may change without it",

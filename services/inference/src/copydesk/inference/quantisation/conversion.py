@@ -20,7 +20,7 @@ from copydesk.inference.checkpoint.manifest import (
     write_manifest,
 )
 from copydesk.inference.engine.native.errors import UnreadableModelError
-from copydesk.inference.engine.native.files import INDEX
+from copydesk.inference.engine.native.files import INDEX, leads_outside
 from copydesk.inference.quantisation.arithmetic import quantise_weight
 from copydesk.inference.quantisation.modules import LinearModule, linear_modules
 from copydesk.inference.quantisation.output import appearing, check_output
@@ -186,12 +186,17 @@ def _read(path: Path, file: BinaryIO) -> bytes:
 
 
 def _copied_files(directory: Path) -> list[Path]:
-    """Tokenizer, template, settings and licence; never weights in any other format, and never code."""
+    """Tokenizer, template, settings and licence; never weights in any other format, and never code.
+
+    Nor what a link leads to outside of the model: a stranger's model would carry off a file of who quantises it.
+    """
     found = {path for pattern in _COPIED for path in directory.glob(pattern) if path.is_file()}
     copied = sorted(path for path in found if path.name not in _NOT_COPIED and not path.name.startswith("."))
     for path in copied:
         if not path.name.isprintable():  # neither a manifest nor a digest can name bytes that are no text
             raise UnreadableModelError(path, "its name has characters that cannot be printed")
+        if leads_outside(directory, path):
+            raise UnreadableModelError(path, "is a link to a file outside of the model's directory")
     return copied
 
 

@@ -28,6 +28,24 @@ def require_file(path: Path) -> None:
         raise UnreadableModelError(path, "is no file")
 
 
+def leads_outside(directory: Path, path: Path) -> bool:
+    """Whether `path`, in the model's `directory`, is a link to a file that is not the model's own.
+
+    In Hugging Face's cache a model's files are links into the folder `blobs` beside it, which is fine.
+
+    Raises:
+        OSError, RuntimeError: it leads nowhere, or in a circle.
+    """
+    if not path.is_symlink():
+        return False
+    home = directory.resolve()
+    allowed = [home]
+    if home.parent.name == "snapshots":
+        allowed.append(home.parent.parent / "blobs")
+    target = path.resolve(strict=True)
+    return not any(target.is_relative_to(place) for place in allowed)
+
+
 def read_settings(path: Path) -> bytes:
     """Return what a file such as `config.json` holds.
 
