@@ -64,7 +64,7 @@ class Folder:
             raise CertificatesError(
                 self.path / AUTHORITY / CA_CERTIFICATE,
                 f"the authority ended at {authority.ends:%Y-%m-%d %H:%M} UTC",
-                "make another in another folder; docs/security.md says how parts change over to it",
+                "make another in another folder; docs/certificates.md says how parts change over to it",
             )
         return authority, self._issue(authority, now, days)
 
