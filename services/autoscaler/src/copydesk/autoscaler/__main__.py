@@ -23,6 +23,7 @@ from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import load_settings, refuse_setting, take_no_arguments
 from copydesk.common.status_server import StatusPortError, StatusServer
+from copydesk.common.task_gauge import tasks_counted
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.common.tls import TlsError, expiry_watched
 from copydesk.common.tls.settings import refuse_file
@@ -42,6 +43,7 @@ async def serve(settings: AutoscalerSettings, plans: Sequence[Plan]) -> None:
         stack.push_async_callback(bus.close)
         credentials = [tls.credentials] if tls else []
         await stack.enter_async_context(expiry_watched("autoscaler", credentials, REGISTRY))
+        stack.enter_context(tasks_counted("autoscaler", REGISTRY))
         actuator, leadership = make_actuator(settings, pilots, bus)
         journal = LogWriter(settings.decision_log, settings.log_bytes, settings.log_files)
         stack.callback(journal.close)

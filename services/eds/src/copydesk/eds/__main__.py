@@ -12,6 +12,7 @@ from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.process import run, run_until_signal
 from copydesk.common.settings import load_settings, refuse_setting, take_no_arguments
 from copydesk.common.status_server import StatusPortError, StatusServer
+from copydesk.common.task_gauge import tasks_counted
 from copydesk.common.telemetry import configure_logging, get_logger
 from copydesk.common.tls import TlsError, expiry_watched
 from copydesk.common.tls.settings import refuse_file
@@ -37,6 +38,7 @@ async def serve(settings: EdsSettings) -> None:
         stack.push_async_callback(bus.close)
         credentials = [each.credentials for each in (rpc_tls, nats_tls) if each]
         await stack.enter_async_context(expiry_watched("eds", credentials, REGISTRY))
+        stack.enter_context(tasks_counted("eds", REGISTRY))
         leadership = make_leadership(settings)
         source = make_source(settings, bus, metrics)
         listeners = await _serve_xds(settings, stack)

@@ -24,6 +24,7 @@ from copydesk.common.messages import (
     scale_subject,
 )
 from copydesk.common.rpc.tokens import shown_token
+from copydesk.common.task_gauge import HELP, METRIC, tasks_now
 from copydesk.common.tls import ClientTls, Expiries
 from copydesk.gateway.correction import Corrector
 from copydesk.gateway.dispatch import Dispatcher
@@ -77,6 +78,7 @@ class Gateway:
         self.weights = Weights(settings.model, settings.model_digest)
         self.metrics.include(lambda: self.weights.families(self.fleet.pods))
         self.metrics.include(self._discovery)
+        self.metrics.include(self._tasks)
         self.lane = None if native is None else ExpressLane(native, self, places)
         self.corrector = Corrector(
             self.entrance.sentences,
@@ -163,6 +165,9 @@ class Gateway:
         yield "bus_connected", "gauge", "Whether NATS is connected (1) or not (0).", [((), float(connected))]
         age = self.fleet.membership_age(self._loop.time())
         yield "membership_age_seconds", "gauge", "Time since discovery last said who is there.", [((), age)]
+
+    def _tasks(self) -> Iterator[Family]:
+        yield METRIC, "gauge", HELP, [((), float(tasks_now()))]
 
     def _settle(self) -> None:
         if self.lane is not None:

@@ -16,7 +16,7 @@ from copydesk.inference.pod.engine_calls import EngineCalls
 from copydesk.inference.pod.engine_loading import load_any_engine
 from copydesk.inference.pod.event_loop_steps import SelfSteppingLoop
 from copydesk.inference.pod.loop_engine_steps import LoopEngineSteps
-from copydesk.inference.pod.metrics import EngineMetrics
+from copydesk.inference.pod.metrics import EngineMetrics, TaskGauge
 from copydesk.inference.pod.step_loop import StepLoop, Steps
 from copydesk.inference.settings import InferenceSettings
 
@@ -53,8 +53,10 @@ async def serve_engine(
     )
     steps.start()
     await server.start(UnixAddress(socket))
+    telling = asyncio.create_task(TaskGauge(name).keep_told())
     _log.info("engine_ready", digest=digest, capacity=engine.capacity, context=engine.context)
     code = await _run(steps, crashed, step_limit=settings.step_timeout_ms / 1000)
+    telling.cancel()
     await server.close()
     steps.stop(_STOP_SECONDS)
     return code

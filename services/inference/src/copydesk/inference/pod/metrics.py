@@ -7,6 +7,7 @@ them it says whether the pod lives, and whether it takes requests, as probes ask
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from http import HTTPStatus
@@ -19,10 +20,12 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from copydesk.common.messages import EndpointState
 from copydesk.common.rpc.frames import Load, Status
 from copydesk.common.status_server import Answer, Paths, StatusPortError, StatusServer
+from copydesk.common.task_gauge import HELP, METRIC, tasks_now
 from copydesk.inference.engine import CacheUse, GeneratedTokens
 from copydesk.inference.pod.failure import CannotStartError
 
 MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_TASKS_TOLD_SECONDS = 1.0
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _REQUEST_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -34,6 +37,21 @@ def resident_bytes(pid: int | None) -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class TaskGauge:
+    """How many tasks the event loop of a child of the pod holds; `name` says which child."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks = Gauge(
+            f"copydesk_inference_{METRIC}", HELP, ["process"], multiprocess_mode="mostrecent"
+        ).labels(name)
+
+    async def keep_told(self) -> None:
+        """Count them again and again, for the supervisor to tell, until cancelled."""
+        while True:
+            self._tasks.set(tasks_now())
+            await asyncio.sleep(_TASKS_TOLD_SECONDS)
 
 
 class EngineMetrics:

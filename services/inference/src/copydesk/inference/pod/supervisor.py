@@ -18,6 +18,7 @@ from copydesk.common.bus import Bus, BusUrlError
 from copydesk.common.messages import EndpointState
 from copydesk.common.process import run_until_signal
 from copydesk.common.rpc.frames import Load
+from copydesk.common.task_gauge import TaskCollector
 from copydesk.common.telemetry import get_logger
 from copydesk.common.tls import ClientTls, Credentials, TlsError, expiry_watched, server_tls
 from copydesk.inference.pod.child import ChildSpec
@@ -237,6 +238,7 @@ async def supervise(settings: InferenceSettings) -> None:
         who = identity(settings, listener.getsockname()[1], time.time())
         metrics = PodMetrics(runtime.metrics)
         metrics.watch_memory("supervisor", os.getpid)
+        metrics.registry.register(TaskCollector("inference_supervisor"))
         status = await metrics.serve(settings.host, settings.metrics_port)
         try:
             token = settings.nats_token.get_secret_value() or None

@@ -21,7 +21,7 @@ from copydesk.inference.pod.engine_loading import checked_digest
 from copydesk.inference.pod.engines import Engines
 from copydesk.inference.pod.failure import CannotStartError
 from copydesk.inference.pod.inbox import Receiver, Sender
-from copydesk.inference.pod.metrics import WorkerMetrics
+from copydesk.inference.pod.metrics import TaskGauge, WorkerMetrics
 from copydesk.inference.pod.reception import Reception
 from copydesk.inference.pod.runtime import TALLY, socket_path
 from copydesk.inference.pod.tally import Tally
@@ -70,7 +70,7 @@ async def serve_worker(settings: InferenceSettings, post: Post) -> int:
     gateways = RpcServer(tasks.handle, hello=hello, load=load, token=token, tls=_tls(settings))
     supervisor = RpcServer(tasks.handle, hello=hello, load=load, token=token)
     reception = _reception(settings, gateways, post)
-    connecting = asyncio.create_task(engines.run())
+    beside = [asyncio.create_task(engines.run()), asyncio.create_task(TaskGauge(post.name).keep_told())]
     settle_memory()
     reception.open()
     await supervisor.start(UnixAddress(socket_path(post.runtime, post.name)))
@@ -81,8 +81,9 @@ async def serve_worker(settings: InferenceSettings, post: Post) -> int:
     reception.close()
     await gateways.close()
     await supervisor.close()
-    connecting.cancel()
-    await asyncio.gather(connecting, return_exceptions=True)
+    for task in beside:
+        task.cancel()
+    await asyncio.gather(*beside, return_exceptions=True)
     return 0
 
 
