@@ -15,12 +15,13 @@ from copydesk.chaos.striking import Struck
 from copydesk.chaos.verdict import Bars, End, judge
 from copydesk.loadtest import RequestFailedError, Sample
 from copydesk.loadtest.load_report import report_load
+from copydesk.loadtest.pulse import Stall
 
 
-def report(*, failures: int = 1) -> ChaosReport:
+def report(*, failures: int = 1, stalls: tuple[Stall, ...] = ()) -> ChaosReport:
     bad = RequestFailedError("http_503", "nobody <there>")
     samples = [Sample(t / 4, t / 4, t / 4 + 0.1, bad if t < failures else None) for t in range(240)]
-    outcome = sum_up(samples, 5.0, 0)
+    outcome = sum_up(samples, 5.0, 0, stalls)
     readings = tuple(
         Reading(at=5.0 * i, descriptors=40 + i, connections=20, threads=3, memory_bytes=90 << 20)
         for i in range(12)
@@ -44,6 +45,7 @@ def report(*, failures: int = 1) -> ChaosReport:
             Struck(planned=late, began=40.0, ended=40.0, left_out="pod-2 not in service"),
         ),
         growths=(),
+        stalls=stalls,
         courses=(Course(name="gateway", pid=7, readings=readings),),
         checks=judge(outcome, (), End(in_flight=0, missing=()), Bars()),
     )
@@ -111,3 +113,14 @@ def test_the_table_says_what_was_held_and_what_was_not() -> None:
     assert "MISSED: availability" in missed
     assert not report(failures=3).holds
     assert report(failures=0).holds
+
+
+def test_moments_in_which_the_machine_stood_still_are_told_apart_and_excuse_nothing() -> None:
+    assert dict(rows(report()))["machine"] == "never stood still for 100 ms"
+    stood = report(failures=3, stalls=(Stall(0.3, 0.2), Stall(50.0, 1.5)))
+    assert dict(rows(stood))["machine"].startswith(
+        "stood still 2 times, 1.70 s in all, longest 1.50 s from second 50"
+    )
+    assert stood.outcome.amid_stalls == 1
+    assert not stood.holds
+    assert html(stood, title="t").count("<title>the machine stood still</title>") == 12

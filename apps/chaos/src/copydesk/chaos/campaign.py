@@ -18,12 +18,14 @@ from copydesk.chaos.report import ChaosReport
 from copydesk.chaos.schedule import Strike
 from copydesk.chaos.strikes import Arena
 from copydesk.chaos.striking import Striking
+from copydesk.chaos.task_counts import TaskCounts
 from copydesk.chaos.verdict import Bars, End, judge
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.client import OK, Client, Target, correction_bodies
 from copydesk.loadtest.generators import Generators
 from copydesk.loadtest.load_report import report_load
 from copydesk.loadtest.plan import Plan
+from copydesk.loadtest.pulse import Stall
 from copydesk.loadtest.sample import RequestFailedError, Sample
 from copydesk.loadtest.tally import Tally, Watch
 
@@ -79,7 +81,8 @@ class Run:
         self._began = self._told = self._loop.time()
         self.interrupted = False
         self._watch = FleetWatch(orders.url, orders.headers)
-        self._census = Census(self._members)
+        self._tasks = TaskCounts(orders.arena.pages if orders.arena else {}, orders.headers)
+        self._census = Census(self._members, self._tasks.read)
         self._striking: Striking | None = None
         if orders.arena is not None:
             until = orders.seconds - 5.0
@@ -100,6 +103,7 @@ class Run:
             return await self._all()
         finally:
             await self._watch.close()
+            await self._tasks.close()
 
     async def _all(self) -> ChaosReport:
         orders = self._orders
@@ -108,10 +112,10 @@ class Run:
         plan = Plan.poisson(orders.rate, orders.seconds, random.Random(f"{orders.seed} load"))
         async with Generators(target) as generators:
             samples, seconds = await self._under_faults(generators, plan)
-            unasked = generators.unasked
+            unasked, stalls = generators.unasked, generators.stalls
         end = await self._settled()
         await self._census.count(self._clock)
-        return self._report(samples, seconds, unasked, end)
+        return self._report(samples, seconds, unasked, stalls, end)
 
     async def _target(self) -> Target:
         """Ask for each text once, and have the same answers expected from then on."""
@@ -181,10 +185,12 @@ class Run:
         arena = self._orders.arena
         return set() if arena is None else set(arena.names) - set(arena.roots())
 
-    def _report(self, samples: list[Sample], seconds: float, unasked: int, end: End) -> ChaosReport:
+    def _report(
+        self, samples: list[Sample], seconds: float, unasked: int, stalls: tuple[Stall, ...], end: End
+    ) -> ChaosReport:
         orders = self._orders
         deadline_s = orders.deadline_ms / 1000.0
-        outcome = sum_up(samples, deadline_s, unasked)
+        outcome = sum_up(samples, deadline_s, unasked, stalls)
         growths = judge_growth(self._census.courses)
         struck = sorted(self._striking.struck, key=lambda one: one.began) if self._striking else []
         shape = f"poisson {orders.rate:g}/s"
@@ -199,6 +205,7 @@ class Run:
             outcome=outcome,
             load=report_load(samples, shape=shape, seconds=seconds, slo_ms=orders.slo_ms, processes=1),
             struck=tuple(struck),
+            stalls=stalls,
             growths=growths,
             courses=self._census.courses,
             checks=judge(outcome, growths, end, orders.bars, own=orders.arena is not None),

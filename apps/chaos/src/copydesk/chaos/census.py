@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,13 +14,17 @@ EVERY_S = 5.0
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process held at second `at`: `connections` are its sockets, which are among its `descriptors`."""
+    """What a process held at second `at`: `connections` are its sockets, which are among its `descriptors`.
+
+    `tasks` are those of its event loop, None of a process that does not tell.
+    """
 
     at: float
     descriptors: int
     connections: int
     threads: int
     memory_bytes: int
+    tasks: int | None = None
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +37,13 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Census:
-    """Counts, every few seconds, what each process holds. `members` tells the pids and their names at a moment."""
+    """Counts, every few seconds, what each process holds. `members` tells the pids and their names at a moment.
+
+    `tasks` asks those who know it how many tasks each of them has, by name.
+    """
 
     members: Callable[[], Mapping[int, str]]
+    tasks: Callable[[], Awaitable[Mapping[str, int]]]
     _names: dict[int, str] = field(default_factory=dict)
     _readings: dict[int, list[Reading]] = field(default_factory=dict)
 
@@ -47,8 +55,9 @@ class Census:
 
     async def count(self, clock: Callable[[], float]) -> None:
         """Count once."""
+        tasks = await self.tasks()
         for pid, name in self.members().items():
-            reading = read_process(pid, clock())
+            reading = read_process(pid, clock(), tasks.get(name))
             if reading is not None:
                 self._names[pid] = name
                 self._readings.setdefault(pid, []).append(reading)
@@ -63,8 +72,8 @@ class Census:
         )
 
 
-def read_process(pid: int, at: float) -> Reading | None:
-    """Read what a process holds; None if it is gone, or is a zombie, or somebody else's."""
+def read_process(pid: int, at: float, tasks: int | None = None) -> Reading | None:
+    """Read what a process holds, `tasks` being what it told; None if it is gone, a zombie, or somebody else's."""
     try:
         links = [_target(entry) for entry in (_PROC / str(pid) / "fd").iterdir()]
         status = (_PROC / str(pid) / "status").read_text()
@@ -79,6 +88,7 @@ def read_process(pid: int, at: float) -> Reading | None:
         connections=sum(link.startswith("socket:") for link in links),
         threads=int(fields["Threads"]),
         memory_bytes=1024 * int(fields["VmRSS"].split()[0]),
+        tasks=tasks,
     )
 
 

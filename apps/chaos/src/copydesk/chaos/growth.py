@@ -22,10 +22,13 @@ _MOST_PAIRS_OF = 120
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something that a process holds. Growth is a leak from `allowance` on, or from `share` of what was there."""
+    """Something that a process holds. Growth is a leak from `allowance` on, or from `share` of what was there.
+
+    Of a reading that does not tell it, it is None.
+    """
 
     name: str
-    of: Callable[[Reading], float]
+    of: Callable[[Reading], float | None]
     allowance: float
     share: float = 0.0
 
@@ -34,6 +37,7 @@ QUANTITIES = (
     Quantity("descriptors", lambda reading: reading.descriptors, 8.0),
     Quantity("connections", lambda reading: reading.connections, 8.0),
     Quantity("threads", lambda reading: reading.threads, 4.0),
+    Quantity("tasks", lambda reading: reading.tasks, 16.0),
     Quantity("memory_bytes", lambda reading: reading.memory_bytes, 24.0 * 2**20, 0.1),
 )
 
@@ -64,12 +68,12 @@ def judge_growth(courses: Iterable[Course]) -> tuple[Growth, ...]:
 
 
 def _judge(course: Course, quantity: Quantity) -> Growth | None:
-    if len(course.readings) < LEAST_READINGS:
+    told = [(reading.at, value) for reading in course.readings if (value := quantity.of(reading)) is not None]
+    if len(told) < LEAST_READINGS:
         return None
-    readings = course.readings[int(WARM * len(course.readings)) :]
-    values = [quantity.of(reading) for reading in readings]
-    slope = median_slope([reading.at for reading in readings], values)
-    seconds = readings[-1].at - readings[0].at
+    times, values = zip(*told[int(WARM * len(told)) :], strict=True)
+    slope = median_slope(times, values)
+    seconds = times[-1] - times[0]
     allowed = max(quantity.allowance, quantity.share * values[0])
     grown = slope * seconds
     return Growth(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from copydesk.loadtest.pulse import Stall, standing_still
 from copydesk.loadtest.sample import Sample
 from copydesk.loadtest.trial import SHED
 
@@ -22,7 +23,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     `good` were answered rightly within the deadline, `late` rightly after it. `wrong` got another answer than the
     fleet gave before the faults, or that of another request. `refused` were told to come back later, `unanswered`
     were accepted and never answered, `failed` is every other failure. `unasked` counts answers that belong to no
-    request: one that is answered twice has one.
+    request: one that is answered twice has one. `amid_stalls` of those that are not good were due or under way
+    while the machine stood still.
     """
 
     offered: int
@@ -35,6 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     unasked: int
     outage_s: float
     outage_at: float
+    amid_stalls: int = 0
 
     @property
     def availability(self) -> float:
@@ -47,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.unanswered == 0 and self.wrong == 0 and self.unasked == 0
 
 
-def sum_up(samples: Sequence[Sample], deadline_s: float, unasked: int) -> Outcome:
+def sum_up(samples: Sequence[Sample], deadline_s: float, unasked: int, stalls: Sequence[Stall] = ()) -> Outcome:
     """Sum up `samples`, in the order in which they were due."""
     kinds = Counter(sample.failure.kind for sample in samples if sample.failure is not None)
     wrong, unanswered, refused = (_of(kinds, some) for some in (UNTRUE, NO_ANSWER, SHED))
@@ -65,6 +68,11 @@ def sum_up(samples: Sequence[Sample], deadline_s: float, unasked: int) -> Outcom
         unasked=unasked,
         outage_s=outage_s,
         outage_at=outage_at,
+        amid_stalls=sum(
+            standing_still(sample.planned, sample.finished, stalls)
+            for sample in samples
+            if not _good(sample, deadline_s)
+        ),
     )
 
 

@@ -19,6 +19,7 @@ MIB = 2.0**20
 def html(report: ChaosReport, *, title: str, facts: Sequence[tuple[str, str]] = ()) -> str:
     """Return the page; `facts` are shown above the figures."""
     bands = [band(one) for one in report.struck if not one.left_out]
+    bands += [Band(one.at, one.end, "the machine stood still", low=True) for one in report.stalls]
     charts = [*charts_of(report.load), *_courses(report)]
     pictures = "\n".join(svg(replace(chart, bands=bands), standalone=False) for chart in charts)
     faults = [(_when(one), _what(one)) for one in report.struck]

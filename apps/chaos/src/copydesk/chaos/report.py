@@ -12,13 +12,15 @@ from copydesk.chaos.outcome import Outcome
 from copydesk.chaos.striking import Struck
 from copydesk.chaos.verdict import Check
 from copydesk.loadtest.load_report import LoadReport
+from copydesk.loadtest.pulse import STALL_S, Stall
 
 
 class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     """A run: `seconds` of load at `rate` requests a second, of which `interrupted` cut off the rest.
 
-    `struck` is what was broken and when, `courses` what each process held meanwhile, `checks` the bars. A request
-    is good when it was answered rightly within `deadline_ms`.
+    `struck` is what was broken and when, `stalls` are the moments in which the machine did not run what was due,
+    so that they are not taken for the work of a fault, `courses` what each process held meanwhile, `checks` the
+    bars. A request is good when it was answered rightly within `deadline_ms`.
     """
 
     url: str
@@ -34,6 +36,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     growths: tuple[Growth, ...]
     courses: tuple[Course, ...]
     checks: tuple[Check, ...]
+    stalls: tuple[Stall, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -55,12 +58,25 @@ def rows(report: ChaosReport) -> list[tuple[str, str]]:
         ("latency", shown),
         ("longest outage", _outage(outcome)),
         ("generator", f"late by P99 {report.load.late_p99_ms:.1f} ms"),
+        ("machine", _stood_still(report)),
         *((f"{'held' if check.holds else 'MISSED'}: {check.name}", check.said) for check in report.checks),
     ]
 
 
 def _outage(outcome: Outcome) -> str:
     return f"{outcome.outage_s:.2f} s, from second {outcome.outage_at:.1f}" if outcome.outage_s else "none"
+
+
+def _stood_still(report: ChaosReport) -> str:
+    stalls = report.stalls
+    if not stalls:
+        return f"never stood still for {1000.0 * STALL_S:.0f} ms"
+    longest = max(stalls, key=lambda one: one.seconds)
+    return (
+        f"stood still {len(stalls)} times, {sum(one.seconds for one in stalls):.2f} s in all, longest "
+        f"{longest.seconds:.2f} s from second {longest.at:.1f}; "
+        f"{report.outcome.amid_stalls} of the requests not answered rightly in time were due or under way then"
+    )
 
 
 def _rest(outcome: Outcome) -> str:

@@ -39,12 +39,14 @@ class NobodyError(CopydeskError):
 class Arena:
     """A fleet on this machine: `roots` tells the pids of its processes now, by name; `names` are all that belong.
 
-    `links` are the proxies before its pods. `resized` tells which other sizes were decided so far.
+    `links` are the proxies before its pods, `pages` the addresses of metrics, by the process that tells them.
+    `resized` tells which other sizes were decided so far.
     """
 
     roots: Callable[[], Mapping[str, int]]
     names: Sequence[str]
     links: Mapping[str, FaultProxy] = field(default_factory=dict)
+    pages: Mapping[str, str] = field(default_factory=dict)
     resized: Callable[[], tuple[str, ...]] = tuple
 
     def pid(self, name: str) -> int:

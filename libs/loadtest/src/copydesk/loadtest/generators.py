@@ -10,6 +10,7 @@ from types import TracebackType
 
 from copydesk.common.errors import CopydeskError
 from copydesk.loadtest.client import Target
+from copydesk.loadtest.pulse import Stall, merged
 from copydesk.loadtest.sample import Sample
 from copydesk.loadtest.tally import Tally, Watch
 from copydesk.loadtest.wire import Assignment, Outcomes, Stop, frame, read_told, receive
@@ -33,11 +34,13 @@ class GeneratorError(CopydeskError):
 class Generators:
     """Starts processes when they are first needed and ends them at the end of the `async with`.
 
-    `unasked` counts what came, in all flights that are over, and was no answer to a request.
+    `unasked` counts what came, in all flights that are over, and was no answer to a request. `stalls` are the
+    moments of the last flight in which a process was not run, in seconds from its start.
     """
 
     def __init__(self, target: Target) -> None:
         self.unasked = 0
+        self.stalls: tuple[Stall, ...] = ()
         self._target = target
         self._processes: list[asyncio.subprocess.Process] = []
         self._sent = 0
@@ -123,6 +126,7 @@ class Generators:
 
         parts = await asyncio.gather(*(carry_out(i) for i in range(processes)))
         self.unasked += sum(part.unasked for part in parts)
+        self.stalls = merged([Stall(one.at - start, one.seconds) for part in parts for one in part.stalls])
         samples = [sample for part in parts for sample in part.samples(start)]
         samples.sort(key=lambda sample: sample.planned)
         return samples, ended

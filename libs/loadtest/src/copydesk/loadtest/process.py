@@ -14,6 +14,7 @@ import sys
 
 from copydesk.loadtest.client import Client, allow_many_connections
 from copydesk.loadtest.generator import Flight, fly
+from copydesk.loadtest.pulse import Pulse
 from copydesk.loadtest.sample import Sample
 from copydesk.loadtest.tally import Counter, Watch
 from copydesk.loadtest.wire import Assignment, Outcomes, Stop, frame, read_order, read_target, receive
@@ -50,6 +51,7 @@ async def _carry_out(
     count = len(assignment.offsets)
     indices = range(assignment.first, assignment.first + count * assignment.step, assignment.step)
     flights: list[Flight] = []
+    pulse = Pulse()
     gc.collect()
     gc.disable()  # a collection of many live requests takes longer than the schedule allows
     try:
@@ -68,11 +70,13 @@ async def _carry_out(
             if assignment.watch is not None:
                 telling = group.create_task(_tell(flights, assignment.start, assignment.watch, writer))
                 flying.add_done_callback(lambda _: telling.cancel())
+            beating = group.create_task(pulse.beat())
             flying.add_done_callback(lambda _: ending.cancel())
+            flying.add_done_callback(lambda _: beating.cancel())
     finally:
         gc.enable()
     unasked, client.unasked = client.unasked, 0
-    writer.write(frame(Outcomes.of([flight.landed() for flight in flights], unasked)))
+    writer.write(frame(Outcomes.of([flight.landed() for flight in flights], unasked, pulse.stalls)))
     await writer.drain()
 
 

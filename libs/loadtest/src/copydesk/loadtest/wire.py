@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from copydesk.loadtest.client import Target
+from copydesk.loadtest.pulse import Stall
 from copydesk.loadtest.sample import RequestFailedError, Sample
 from copydesk.loadtest.tally import Tally, Watch
 
@@ -48,7 +49,7 @@ class FailureAt(msgspec.Struct, frozen=True, array_like=True):
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What became of an assignment: moments in the assignment's clock, one entry a request.
 
-    `unasked` counts what came meanwhile that was no answer to a request.
+    `unasked` counts what came meanwhile that was no answer to a request, `stalls` are those that were felt.
     """
 
     planned: tuple[float, ...]
@@ -56,9 +57,10 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     finished: tuple[float, ...]
     failures: tuple[FailureAt, ...]
     unasked: int = 0
+    stalls: tuple[Stall, ...] = ()
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], unasked: int = 0) -> Outcomes:
+    def of(cls, samples: Sequence[Sample], unasked: int = 0, stalls: Sequence[Stall] = ()) -> Outcomes:
         """Pack samples for the way."""
         return cls(
             planned=tuple(sample.planned for sample in samples),
@@ -70,6 +72,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 if sample.failure is not None
             ),
             unasked=unasked,
+            stalls=tuple(stalls),
         )
 
     def samples(self, start: float) -> list[Sample]:

@@ -14,14 +14,15 @@ from copydesk.chaos.strikes import Arena
 from copydesk.cli import terminal
 from copydesk.cli.commands.up import UpRequest, resolve
 from copydesk.cli.fleet import events
-from copydesk.cli.fleet.plan import HOST, Door, FleetOptions, Redis, Scaling, plan_fleet
+from copydesk.cli.fleet.plan import HOST, Door, FleetOptions, Redis, Role, Scaling, plan_fleet
 from copydesk.cli.fleet.ports import free_port
 from copydesk.cli.fleet.report import ConsoleReport
 from copydesk.cli.fleet.scaling import Limits
 from copydesk.cli.fleet.state import FleetState, read_state
 from copydesk.faults import FaultProxy
 
-SUPERVISOR = "up"
+SUPERVISOR, GATEWAY = "up", Role.GATEWAY.value
+METRICS = "/metrics"
 
 
 @dataclass(slots=True)
@@ -77,12 +78,17 @@ def own_fleet(state_dir: Path, pods: int, model: Path | None) -> Ground:
     doors = {name: Door(free_port(HOST, rng), free_port(HOST, rng)) for name in options.pod_names}
     program = shutil.which("redis-server")
     redis = Redis(program, free_port(HOST, rng)) if program else None
-    options = replace(options, doors=doors, redis=redis)
+    ports = {name: free_port(HOST, rng) for name in (Role.EDS.value, Role.AUTOSCALER.value, *options.pod_names)}
+    options = replace(options, doors=doors, redis=redis, metrics_ports=ports)
     heard = Heard(ConsoleReport(terminal.LastingConsole(stderr=True, highlight=False)))
     arena = Arena(
         roots=lambda: roots_of(read_state(state_dir)),
         names=(*(spec.name for spec in plan_fleet(options)), "autoscaler"),
         links={name: FaultProxy((HOST, door.port), port=door.advertised) for name, door in doors.items()},
+        pages={
+            GATEWAY: options.url + METRICS,
+            **{name: f"http://{HOST}:{port}{METRICS}" for name, port in ports.items()},
+        },
         resized=lambda: tuple(heard.sizes),
     )
     return Ground(options, arena, heard)
@@ -96,7 +102,7 @@ def running_fleet(state: FleetState) -> Arena:
         now = read_state(state_dir)
         return {} if now is None else {SUPERVISOR: now.pid, **roots_of(now)}
 
-    return Arena(roots=roots, names=tuple(roots()))
+    return Arena(roots=roots, names=tuple(roots()), pages={GATEWAY: state.url + METRICS})
 
 
 def roots_of(state: FleetState | None) -> dict[str, int]:

@@ -122,7 +122,7 @@ class FleetOptions:
     `profile` is the model profile that pods, gateway and autoscaler read; `pod_threads` 0 shares out the cores.
     `cold_start` is what it says of that, in seconds, if it does. `figures` is the file that says what a pod can
     do, profile or certificate, and `figures_threads` how many each pod had that they are of; 0 is not known.
-    `doors` are of the pods, by name, that have one.
+    `doors` are of the pods, by name, that have one; `metrics_ports` of the processes that tell metrics by one.
     """
 
     model: str
@@ -147,6 +147,7 @@ class FleetOptions:
     candidate: Candidate | None = None
     doors: Mapping[str, Door] = field(default_factory=dict)
     redis: Redis | None = None
+    metrics_ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -218,7 +219,7 @@ def plan_autoscaler(options: FleetOptions, scaling: Scaling, cold_start: float) 
     }
     if scaling.certificate is not None:
         env["COPYDESK_AUTOSCALER_CERTIFICATE"] = str(scaling.certificate)
-    env |= _profile(options, "AUTOSCALER")
+    env |= _profile(options, "AUTOSCALER") | _metrics(options, "autoscaler", "AUTOSCALER")
     argv = _module(options, "autoscaler")
     return ChildSpec("autoscaler", Role.AUTOSCALER, argv, env, grace=5.0, vital=Vital.AT_FIRST)
 
@@ -253,6 +254,7 @@ def _eds(options: FleetOptions) -> ChildSpec:
         "COPYDESK_EDS_NATS_TOKEN": options.nats_token,
         "COPYDESK_EDS_SOURCE": "heartbeat",
         "COPYDESK_EDS_RPC_TOKEN": options.rpc_token,
+        **_metrics(options, "eds", "EDS"),
     }
     return ChildSpec("eds", Role.EDS, _module(options, "eds"), env, grace=5.0)
 
@@ -268,6 +270,7 @@ def _pod(options: FleetOptions, name: str) -> ChildSpec:
         "COPYDESK_INFERENCE_NATS_TOKEN": options.nats_token,
         "COPYDESK_INFERENCE_THREADS": str(options.threads),
         "COPYDESK_INFERENCE_RPC_TOKEN": options.rpc_token,
+        **_metrics(options, name, "INFERENCE"),
         **_profile(options, "INFERENCE"),
     }
     if options.engine:
@@ -305,6 +308,11 @@ def _gateway(options: FleetOptions) -> ChildSpec:
 
 def _profile(options: FleetOptions, service: str) -> dict[str, str]:
     return {} if options.profile is None else {f"COPYDESK_{service}_PROFILE": str(options.profile)}
+
+
+def _metrics(options: FleetOptions, name: str, service: str) -> dict[str, str]:
+    port = options.metrics_ports.get(name)
+    return {} if port is None else {f"COPYDESK_{service}_METRICS_PORT": str(port)}
 
 
 def _module(options: FleetOptions, service: str) -> tuple[str, ...]:
