@@ -6,14 +6,16 @@ import enum
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
+from copydesk.common.hosts import is_loopback
 from copydesk.common.messages import subject_token
 from copydesk.common.profile import Profile
 from copydesk.common.profiled_settings import ProfiledSettings
+from copydesk.common.settings import variable_name
 from copydesk.common.tls.settings import NatsTlsSettings, RpcTlsSettings
 
 ENVIRONMENT_PREFIX = "COPYDESK_INFERENCE_"
@@ -87,7 +89,7 @@ class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_p
     )
     host: str = Field(
         default="127.0.0.1",
-        description="Address to listen on; loopback, since the protocol is meant for a private network only.",
+        description="Address to listen on; loopback, as any other needs RPC_TOKEN or certificates.",
     )
     advertise_host: str = Field(
         default="",
@@ -243,7 +245,7 @@ class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_p
     rpc_token: SecretStr = Field(
         default=SecretStr(""),
         description="Secret that gateways must show, one of several where there are several lines; empty asks for "
-        "none, which is right on loopback only.",
+        "none, on loopback only.",
     )
     metrics_port: int = Field(
         default=0,
@@ -287,6 +289,19 @@ class InferenceSettings(RpcTlsSettings, NatsTlsSettings, ProfiledSettings, env_p
         description="How long accepted requests may still take once the pod is told to end; below the 30 s that "
         "Kubernetes grants.",
     )
+
+    @model_validator(mode="after")
+    def _is_guarded(self) -> Self:
+        guarded = self.rpc_token.get_secret_value().strip() or self.rpc_tls_files() is not None
+        if not is_loopback(self.host) and not guarded:
+            host, token, certificate = (
+                variable_name(type(self), name) for name in ("host", "rpc_token", "rpc_tls_cert_file")
+            )
+            raise ValueError(
+                f"{host}={self.host} can be reached from other machines, and anybody there could use the pod: "
+                f"set {token} or {certificate}, or listen on 127.0.0.1"
+            )
+        return self
 
     @field_validator("model", "pod")
     @classmethod
