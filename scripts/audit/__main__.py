@@ -25,11 +25,11 @@ NOT_REACHED = 3
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was looked at, and what is wrong with it."""
+    """What was looked at, and what is wrong with it; `vulnerabilities` is None where nobody knows."""
 
     packages: int
     licences: list[Finding]
-    vulnerabilities: list[Finding]
+    vulnerabilities: list[Finding] | None
     database: str | None
     not_reached: str | None
 
@@ -51,21 +51,21 @@ def audit(policy: Policy, ask: Fetch | None, root: Path = ROOT) -> Report:
     licences += [Finding(name, "it is brought along, but no version of it is locked") for name in unlocked]
     packages = sorted({(package.name, package.version) for package in locked})
     if ask is None:
-        return Report(len(packages), licences, [], None, None)
+        return Report(len(packages), licences, None, None, None)
     try:
         database, advisories = known(packages, ask)
     except DatabaseError as error:
-        return Report(len(packages), licences, [], None, str(error))
+        return Report(len(packages), licences, None, None, str(error))
     found = judge_advisories(advisories, policy, datetime.now(UTC).date())
     return Report(len(packages), licences, found, database, None)
 
 
 def show(report: Report) -> None:
     """Print it for people."""
-    for finding in (*report.licences, *report.vulnerabilities):
+    for finding in (*report.licences, *(report.vulnerabilities or ())):
         print(f"{finding.subject}: {finding.what}")
     print(f"licences of {report.packages} locked versions: {len(report.licences)} to look at")
-    if report.database:
+    if report.vulnerabilities is not None:
         print(f"known vulnerabilities, by {report.database}: {len(report.vulnerabilities)} to look at")
     if report.not_reached:
         print(f"KNOWN VULNERABILITIES WERE NOT LOOKED FOR: {report.not_reached}", file=sys.stderr)

@@ -61,6 +61,7 @@ def test_the_report_is_there_as_json(monkeypatch: pytest.MonkeyPatch, capsys: py
     command.main(["--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["exit_code"] == 3
+    assert report["vulnerabilities"] is None
     assert report["packages"] > 150
     assert "api.osv.dev" in report["not_reached"]
 
