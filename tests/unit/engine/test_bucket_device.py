@@ -70,7 +70,7 @@ def padding(directory: Path, buckets: tuple[Bucket, ...] = ALL) -> BucketDevice:
 
 
 def begun_alike(directory: Path) -> None:
-    """Give both runners' slots the same history: other tests, and steps that failed, leave theirs in one of them."""
+    """Give both runners' slots the same history: other tests and failed steps leave theirs in one of them."""
     with torch.inference_mode():
         for spare in (False, True):
             cache = opened(directory, spare=spare)._cache
@@ -235,7 +235,7 @@ def test_whatever_comes_and_goes_gets_the_same_answers(
 
 
 def assert_the_same(found: GeneratedTokens, wanted: GeneratedTokens, *, drawn: bool) -> None:
-    """Where sums of another order round otherwise, a number drawn between two tokens may fall to the one beside."""
+    """Sums of another order round otherwise: a number drawn between two tokens may fall to the one beside."""
     first = next((pair for pair in zip(found.tokens, wanted.tokens, strict=False) if pair[0] != pair[1]), None)
     if drawn and first is not None:
         assert abs(first[0] - first[1]) == 1
