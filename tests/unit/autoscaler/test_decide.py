@@ -412,7 +412,8 @@ def test_constant_noise_does_not_make_it_flap(seed: int, noise: float) -> None:
     reversals = sum(1 for a, b in pairwise(moves) if a * b < 0)
     # After each peak it takes five minutes to turn round, and there are eight of these.
     assert reversals <= 2 * 2400 / RULES.memory_s * min(1.0, noise / 0.04)
-    assert max(settled) - min(settled) <= 8
+    # Noise is as large as five in a hundred, and three of its deviations to either side are a third of the size.
+    assert max(settled) - min(settled) <= 16
 
 
 def test_a_hundredth_of_noise_moves_nothing() -> None:

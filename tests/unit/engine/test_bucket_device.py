@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from copydesk.inference.engine import Engine, Finish, GenerateTokens, Sampling
+from copydesk.inference.engine import Engine, Finish, GeneratedTokens, GenerateTokens, Sampling
 from copydesk.inference.engine.compiled import load_library
 from copydesk.inference.engine.native import NativeOptions, Precision, open_engine
 from copydesk.inference.engine.native.compiled_types import BEGIN, FINISH
@@ -69,6 +69,15 @@ def padding(directory: Path, buckets: tuple[Bucket, ...] = ALL) -> BucketDevice:
     return BucketDevice(load_library(), runner, backend, ANY, buckets)
 
 
+def begun_alike(directory: Path) -> None:
+    """Give both runners' slots the same history: other tests and failed steps leave theirs in one of them."""
+    with torch.inference_mode():
+        for spare in (False, True):
+            cache = opened(directory, spare=spare)._cache
+            for rows in (*cache.keys, *cache.values):
+                rows.zero_()
+
+
 @st.composite
 def some_runs(draw: st.DrawFn, single: bool) -> list[Run]:
     """Positions before a run are whatever the slot holds, the same for both devices if it is the same history."""
@@ -89,6 +98,7 @@ def greedy_and_scores(arrays: Described, runs: Sequence[Run]) -> tuple[list[int]
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), few=st.booleans())
 def test_padded_steps_find_what_plain_ones_find(directory: Path, data: st.DataObject, few: bool) -> None:
+    begun_alike(directory)
     plain = TorchDevice(load_library(), opened(directory, spare=False))
     padded = padding(directory, ALL[:3] if few else ALL)
     for single in data.draw(st.lists(st.booleans(), min_size=1, max_size=4)):
@@ -107,6 +117,7 @@ def test_a_step_may_begin_with_tokens_that_are_not_known_yet(
     directory: Path, data: st.DataObject, few: bool
 ) -> None:
     """Two steps under way all the time, each going on where the last one ends, against one at a time."""
+    begun_alike(directory)
     plain = TorchDevice(load_library(), opened(directory, spare=False))
     ahead = padding(directory, ALL[:2] if few else ALL)
     first = [Run(r.request_id, r.slot, min(r.start, 20), r.tokens, 1) for r in data.draw(some_runs(False))]
@@ -220,7 +231,16 @@ def test_whatever_comes_and_goes_gets_the_same_answers(
         if answer.finish is Finish.CANCELLED:
             assert index in delivered.cancelled
         else:
-            assert (answer.tokens, answer.finish) == (wanted[index].tokens, wanted[index].finish)
+            assert_the_same(answer, wanted[index], drawn=requests[index].sampling.temperature > 0)
+
+
+def assert_the_same(found: GeneratedTokens, wanted: GeneratedTokens, *, drawn: bool) -> None:
+    """Sums of another order round otherwise: a number drawn between two tokens may fall to the one beside."""
+    first = next((pair for pair in zip(found.tokens, wanted.tokens, strict=False) if pair[0] != pair[1]), None)
+    if drawn and first is not None:
+        assert abs(first[0] - first[1]) == 1
+        return
+    assert (found.tokens, found.finish) == (wanted.tokens, wanted.finish)
 
 
 def test_what_fails_is_kept_for_the_engine(directory: Path) -> None:
