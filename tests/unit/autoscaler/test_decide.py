@@ -371,8 +371,9 @@ def test_more_demand_never_means_fewer_pods(loads: list[float], factor: float, s
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(1.0, 800.0), min_size=5, max_size=90), st.floats(1.0, 2.0))
+@given(st.lists(st.floats(1.0, 190.0), min_size=5, max_size=90), st.floats(1.0, 2.0))
 def test_a_fleet_with_more_demand_all_the_time_never_has_fewer_pods(loads: list[float], factor: float) -> None:
+    """As long as the pods can take it: of what they cannot, neither shows more than that they are full."""
     small, large = State(), State()
     for step, load in enumerate(loads):
         now = 100.0 + step * EVERY
