@@ -77,6 +77,8 @@ class Pool:
             asker.unreachable(ConnectionError(f"no connection within {self._timeout:g} s"))
         except OSError as error:
             asker.unreachable(error)
+        except (ValueError, OverflowError) as error:  # no address at all, says the resolver
+            asker.unreachable(ConnectionError(str(error)))
         else:
             self._on_made(connection, asker)
 
