@@ -36,7 +36,7 @@ TYPED := $(wildcard libs/*/src services/*/src apps/*/src models/*/src tests) $(i
   deploy/grafana scripts/audit
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo compose test test-faults test-vllm test-compose check audit format clean
+.PHONY: help setup run demo compose test test-faults test-vllm test-compose fuzz check audit format clean
 
 help: ## List the targets
 	@echo "Copydesk. Targets:"
@@ -75,6 +75,12 @@ test-vllm: $(DEV) ## Run the tests of vLLM, in the environment whose interpreter
 
 test-compose: $(DEV) ## Build the images and test compose.yaml with them, in a Docker engine of its own if none answers
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/compose -m compose --durations 10 $(PYTEST_ARGS)
+
+# Each property with so many examples; a line as each is done.
+EXAMPLES ?= 20000
+fuzz: $(DEV) ## Look long for input that breaks a reader: EXAMPLES=20000 a property; docs/faults.md
+	COPYDESK_FUZZ_EXAMPLES=$(EXAMPLES) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/fuzz --verbose \
+	  --timeout 0 --durations 0 --durations-min 1 $(PYTEST_ARGS)
 
 check: $(DEV) ## Lint, check formatting, types, the direction of imports, and licences
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ _SUPPRESSED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, Health
 
 
 def cases(target: str) -> list[tuple[str, bytes]]:
-    """Name and bytes of each kept input of a target, by name. A target without any is a misspelt one: ValueError."""
+    """Name and bytes of each kept input of a target, by name; ValueError where there is none: it is misspelt."""
     files = sorted(path for path in (_CORPUS / target).glob("*") if path.is_file())
     if not files:
         raise ValueError(f"no corpus for {target!r} in {_CORPUS}")

@@ -140,6 +140,12 @@ class GatewayProcess:
         """Where it serves."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
     async def spawn(self) -> None:
         """Start the process, and do not wait for it to serve."""
         with self._log.open("wb") as log:
