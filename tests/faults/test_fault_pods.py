@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -75,6 +76,30 @@ async def test_a_pod_that_stands_still_is_ejected_within_two_seconds_and_answers
     assert failures(samples) == [], fleet.story()
     assert seen - began < EJECTED_S + 1.0  # the gateway is asked ten times a second, and may be slow to tell
     assert p99([sample for sample in samples if sample.planned >= began + EJECTED_S]) < 1.0
+    await until_whole(fleet)
+
+
+async def test_a_pod_that_hangs_while_all_trust_it_since_the_other_has_just_hung_fails_no_request(
+    fleet: Fleet,
+) -> None:
+    """The other has a bad name still and is asked nothing, so that nobody's answers give the silence away."""
+    loading = asyncio.create_task(load(fleet.url, 16.0, 5.0))
+    await asyncio.sleep(1.0)
+    for name in ("pod-1", "pod-2"):
+        frozen = called(fleet.pid(name), "engine")
+        assert frozen
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(4.5)
+        finally:
+            for pid in frozen:
+                with contextlib.suppress(ProcessLookupError):  # its pod may have replaced it
+                    os.kill(pid, signal.SIGCONT)
+        await until_whole(fleet)
+    samples = await loading
+    assert failures(samples) == [], fleet.story()
+    assert max(sample.latency for sample in samples) < 3.0
     await until_whole(fleet)
 
 

@@ -161,6 +161,19 @@ def test_silence_is_the_time_for_which_requests_have_waited_and_nothing_was_said
     assert ledger.silent(22.0) == 1.0
 
 
+def test_a_pod_that_is_silent_looks_as_slow_as_it_has_been_silent_at_least() -> None:
+    ledger = Ledger()
+    ledger.count_silence(1.0)
+    assert ledger.latency_ms(1.0) is None
+    Ticket(ledger, 1.0).finish(Ending.ANSWERED, 1.1)
+    Ticket(ledger, 2.0)
+    ledger.count_silence(2.01)
+    assert ledger.latency_ms(2.01) == pytest.approx(100.0, rel=0.2)
+    ledger.count_silence(2.5)
+    assert ledger.latency_ms(2.5) == pytest.approx(500.0)
+    assert (ledger.samples, ledger.failures) == (1, 0)
+
+
 def test_how_long_a_text_takes_to_write_says_nothing_of_the_pod() -> None:
     ledger = Ledger()
     ticket = Ticket(ledger, 0.0, timed=False)

@@ -211,6 +211,16 @@ class LedgerRules:
         """Return for how many seconds the pod has had timed requests of ours and said nothing; 0 with none."""
         return now - self._waiting_since if self._awaited else 0.0
 
+    def count_silence(self, now: float) -> None:
+        """Take in how long the pod has been silent: what it was asked takes that long at least.
+
+        Otherwise one that hangs keeps its good name, and with it all requests, for as long as the others have a
+        worse one; and since they are asked nothing they answer nothing, which is what would give it away.
+        """
+        known, silent_ms = self.latency_ms(now), 1000.0 * self.silent(now)
+        if known is not None and silent_ms > known:
+            self._observe(silent_ms, now)
+
     def speak(self, now: float) -> None:
         """Note that the pod has said something about a request, be it only a part of an answer."""
         self.answered_at = self._waiting_since = now

@@ -285,6 +285,8 @@ class Fleet:
 
     def _review(self, now: float) -> None:
         engaged = [pod for pod in self.pods.values() if pod.engaged]
+        for pod in engaged:
+            pod.ledger.count_silence(now)
         verdicts = self.health.review(engaged, now, self.withheld)
         self._refresh()
         for name, reason in verdicts.ejected:
