@@ -47,6 +47,8 @@ def test_a_fleet_of_its_own_is_struck_judged_and_gone_afterwards(quick_model: Pa
     assert {one["planned"]["kind"] for one in struck} & {"worker-kill", "link-reset"}
     names = {course["name"] for course in report["courses"]}
     assert {"gateway", "nats", "eds", "autoscaler", "pod-1", "pod-1/engine-0", "pod-2/worker-0"} <= names
+    told = {course["name"] for course in report["courses"] if any(one["tasks"] for one in course["readings"])}
+    assert {"gateway", "eds", "autoscaler", "pod-1", "pod-1/engine-0", "pod-2/worker-0"} <= told
     assert "nats-kill" in page.read_text() or "nats-kill" not in {one["planned"]["kind"] for one in struck}
     assert not [
         child for child in psutil.process_iter(["cmdline"]) if "copydesk-chaos-" in str(child.info["cmdline"])

@@ -20,7 +20,7 @@ def chaos(
     seed: Annotated[int, typer.Option(metavar="N", help="Of the faults, the arrivals and the sentences.")] = 1,
     rate: Annotated[
         float, typer.Option(min=0.1, max=100_000, metavar="RATE", help="Requests a second, at random moments.")
-    ] = 4.0,
+    ] = 2.0,
     url: Url = None,
     state_dir: Annotated[
         Path | None,
