@@ -28,6 +28,8 @@ from tests.fuzz.corpus import cases, effort
 from tests.fuzz.hostile_bytes import damaged
 
 MODEL = GatewaySettings().model
+# Beyond it the fleet page's JavaScript would show another number.
+MOST_IN_JSON = 1 << 53
 TYPES: list[type[msgspec.Struct]] = [LoadReport, EndpointsSnapshot, DemandReport, ScaleDecision, RolloutPlan]
 
 numbers = st.one_of(
@@ -117,6 +119,8 @@ async def check_messages(sent: list[bytes]) -> None:
                 await asyncio.sleep(0)
             receivers.observer.observe(2, 2.0)
             receivers.observer.outcome(2.0)
+            told = receivers.gateway.history.body(0).scale_decisions
+            assert all(0 <= one.at_ms < MOST_IN_JSON > one.replicas >= 0 for one in told)
             reduce(receivers.roster, Elapsed(100.0, -1e9))
             assert receivers.gateway.fleet.capacity >= 0
             assert math.isfinite(receivers.gateway.fleet.membership_age(loop.time()))

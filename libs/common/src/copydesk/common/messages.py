@@ -29,6 +29,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
+UnixTime = Annotated[float, msgspec.Meta(ge=0.0, lt=float(1 << 40))]
 Expiry = Annotated[float, msgspec.Meta(gt=0.0, le=LONGEST_EXPIRY_S)]
 
 
@@ -162,8 +163,8 @@ class ScaleDecision(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model: str
-    sent_at: float
-    replicas: int
+    sent_at: UnixTime
+    replicas: Count
     reason: str
     epoch: int = 0
     sequence: int = 0
