@@ -18,8 +18,9 @@ hash_of() { printf %s "$1" | sha256sum | cut -d' ' -f1; }
 
 # Writes standard input to a file that is not there yet, whole or not at all.
 put() {
-  local new=".$1.new"
-  (umask 022 && cat >"$new")
+  local new
+  new=$(mktemp ".$1.XXXXXX")
+  cat >"$new"
   chmod 0444 "$new"
   mv -n "$new" "$1"
   rm -f "$new"
@@ -45,3 +46,15 @@ have grafana_password
 [ -s redis_url ] || printf 'redis://:%s@redis:6379/0' "$(cat redis_password)" | put redis_url
 [ -s gateway_keys ] || printf 'compose:%s\nprometheus:%s\n' "$(hash_of "$(cat gateway_api_key)")" \
   "$(hash_of "$(cat gateway_metrics_key)")" | put gateway_keys
+
+# A secret that was made anew, beside a file made of the old one, would only show as a refusal somewhere in the fleet.
+says() {
+  if ! grep -qF "$2" "$1"; then
+    echo "$folder/$1 was made from another $3: remove it, and run this again" >&2
+    exit 1
+  fi
+}
+
+says nats_auth "$(cat nats_token)" nats_token
+says redis_acl "$(hash_of "$(cat redis_password)")" redis_password
+says redis_url "$(cat redis_password)" redis_password

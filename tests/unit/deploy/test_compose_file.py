@@ -80,6 +80,16 @@ def test_keys_and_addresses_are_made_from_their_secrets(tmp_path: Path) -> None:
     assert read["gateway_api_key"] not in read["gateway_keys"]
 
 
+@pytest.mark.parametrize(("secret", "made"), [("nats_token", "nats_auth"), ("redis_password", "redis_acl")])
+def test_a_secret_made_anew_beside_what_the_old_one_made_is_told(secret: str, made: str, tmp_path: Path) -> None:
+    script = [str(ROOT / "scripts" / "compose-secrets.sh"), str(tmp_path)]
+    subprocess.run(script, check=True, capture_output=True)
+    (tmp_path / secret).unlink()
+    told = subprocess.run(script, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert f"{made} was made from another {secret}" in told.stderr
+
+
 def test_files_that_are_mounted_are_there() -> None:
     for service in SERVICES.values():
         for volume in service.get("volumes", ()):
