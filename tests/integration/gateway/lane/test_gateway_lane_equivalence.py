@@ -87,6 +87,7 @@ NOT_COUNTS = (
     "_seconds_sum",
     "_seconds_bucket",
     "_seconds_total",
+    "_age_seconds",
     "lane_",
     "allowance",
     "eject",
