@@ -110,7 +110,7 @@ def test_a_printed_call_answers_what_is_printed(fleet: Fleet, call: Printed) -> 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
     if not call.answer:
-        assert '"error"' not in done.stdout
+        assert '"error":' not in done.stdout
         assert not done.stdout.startswith("Error:")
     elif call.answer.startswith("{"):
         assert differences(json.loads(call.answer), json.loads(done.stdout)) == []
