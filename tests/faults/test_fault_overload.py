@@ -1,7 +1,7 @@
 """Ten times the load that there are pods for: as much as they can is served, the rest is told so at once.
 
 Pods here have no model and take a fixed time for a sentence, so that what a fleet can do is known; the gateway is
-the real process. Sentences that are underway already would be shared, which is more than the pods can do; not here.
+the real process. Sentences underway already would be shared, which is more than the pods can do: not here.
 """
 
 from __future__ import annotations
