@@ -70,7 +70,7 @@ def decode_trace(raw: bytes) -> Trace:
         raise TraceFormatError(f"has {len(raw)} bytes, at most {MAX_TRACE_BYTES} are read")
     try:
         trace = msgspec.json.decode(raw, type=Trace)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
         raise TraceFormatError(str(error)) from error
     if trace.version != VERSION:
         raise TraceFormatError(f"is of version {trace.version}, this release reads {VERSION}")
