@@ -99,7 +99,7 @@ def read_record(path: Path) -> Record:
         record = msgspec.json.decode(path.read_bytes(), type=Record)
     except OSError as error:
         raise RecordError(str(path), error.strerror or str(error)) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise RecordError(str(path), f"no record of a capacity search: {error}") from error
     if record.version != VERSION:
         raise RecordError(str(path), f"a record of version {record.version}, expected {VERSION}")

@@ -69,7 +69,7 @@ def _json_times(path: str, lines: list[str]) -> Iterator[tuple[int, float]]:
             continue
         try:
             value: Any = msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise TraceError(path, number, f"no JSON: {error}") from error
         if isinstance(value, dict):
             lowered = {str(key).lower(): one for key, one in value.items()}
@@ -79,7 +79,7 @@ def _json_times(path: str, lines: list[str]) -> Iterator[tuple[int, float]]:
 
 def _csv_times(path: str, lines: list[str]) -> Iterator[tuple[int, float]]:
     column, begun = 0, False
-    for number, row in enumerate(csv.reader(lines), 1):
+    for number, row in enumerate(_csv_rows(path, lines), 1):
         if not any(cell.strip() for cell in row):
             continue
         if not begun:
@@ -92,6 +92,14 @@ def _csv_times(path: str, lines: list[str]) -> Iterator[tuple[int, float]]:
         if column >= len(row):
             raise TraceError(path, number, f"has {len(row)} columns, the time is expected in column {column + 1}")
         yield number, _time(path, number, row[column].strip())
+
+
+def _csv_rows(path: str, lines: list[str]) -> Iterator[list[str]]:
+    rows = csv.reader(lines)
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise TraceError(path, rows.line_num, f"no CSV: {error}") from error
 
 
 def _time(path: str, line: int, text: str) -> float:

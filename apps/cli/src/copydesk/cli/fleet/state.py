@@ -126,7 +126,7 @@ def read_state(state_dir: Path) -> FleetState | None:
     """Read what the fleet of this directory says; None if there is none, or if it is gone."""
     try:
         state = msgspec.json.decode((state_dir / FILE).read_bytes(), type=FleetState)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
     return state if is_alive(state.pid, state.started) else None
 
