@@ -166,6 +166,12 @@ def test_damaged_metadata_is_read_or_refused_and_nothing_else(
         read_metadata(path)
 
 
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(b"")
+    with pytest.raises(MetadataError, match="empty"):
+        read_metadata(tmp_path / "m")
+
+
 def test_a_flipped_bit_of_the_superblock_is_noticed(tmp_path: Path) -> None:
     path = written(example(), tmp_path / "m")
     raw = bytearray(path.read_bytes())

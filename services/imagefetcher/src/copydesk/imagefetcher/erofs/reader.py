@@ -55,11 +55,11 @@ class _Inode:
 
 def read_metadata(path: Path) -> FileSystem:
     """The tree in the metadata file at `path`. Names that are hard links of one another share a node."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-        try:
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
             return _Reader(raw).read()
-        except (struct.error, ValueError, IndexError) as error:
-            raise MetadataError(str(error)) from error
+    except (struct.error, ValueError, IndexError) as error:
+        raise MetadataError(str(error)) from error
 
 
 class _Reader:
