@@ -90,7 +90,7 @@ gather() {
   cp "$cache/busybox/bin/busybox" "$root/bin/"
   for tool in sh wget grep cat; do ln -sf busybox "$root/bin/$tool"; done
   for program in "$@"; do
-    path=$(PATH="$(dirname "$python"):$PATH" command -v "$program") || fail "there is no $program on this machine"
+    path=$(PATH="$(dirname "$python"):$PATH" command -v "$program") || fail "there is no $program on this machine (make setup brings nats-server, apt-get install redis-server the other)"
     cp -L "$path" "$root/usr/local/bin/$program"
     for library in $(ldd "$path" 2>/dev/null | grep -o '/[^ ]*' || true); do
       mkdir -p "$root$(dirname "$library")"

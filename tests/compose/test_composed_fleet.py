@@ -6,6 +6,7 @@ The tests of this file share one fleet and stand in its order: the last one ends
 from __future__ import annotations
 
 import json
+import signal
 import time
 from typing import Any
 
@@ -127,6 +128,17 @@ def test_a_pod_that_is_stopped_drains(fleet: ComposedFleet) -> None:
         fleet.more_answers(traffic)
     assert fleet.inspect(container)["State"]["ExitCode"] == 0
     assert traffic.failed == []
+
+
+@pytest.mark.parametrize("service", ["eds", "autoscaler"])
+def test_what_has_just_started_ends_when_it_is_told_to(fleet: ComposedFleet, service: str) -> None:
+    """Python takes a second to say what to do with SIGTERM; until then it would be lost on the first process."""
+    (container,) = fleet.containers(service)
+    fleet.docker("restart", container)
+    fleet.docker("stop", "--time", "30", container)
+    code = fleet.inspect(container)["State"]["ExitCode"]
+    fleet.docker("start", container)
+    assert code in (0, 128 + signal.SIGTERM)
 
 
 def test_nats_may_be_restarted_under_requests(fleet: ComposedFleet) -> None:
