@@ -28,8 +28,11 @@ put() {
 }
 
 have() {
-  if [ ! -s "$1" ]; then
+  if [ ! -e "$1" ]; then
     random | put "$1"
+  elif [ ! -f "$1" ] || [ ! -s "$1" ]; then
+    echo "$folder/$1 is empty, or no file: remove it, and run this again" >&2
+    exit 1
   fi
 }
 
@@ -58,3 +61,10 @@ says() {
 says nats_auth "$(cat nats_token)" nats_token
 says redis_acl "$(hash_of "$(cat redis_password)")" redis_password
 says redis_url "$(cat redis_password)" redis_password
+
+# Other keys may stand in gateway_keys, so it is not to be removed; whoever took a key's line out on purpose is only told.
+for key in gateway_api_key gateway_metrics_key; do
+  if ! grep -qF "$(hash_of "$(cat "$key")")" gateway_keys; then
+    echo "$folder/gateway_keys has no line for $folder/$key, which the gateway will refuse" >&2
+  fi
+done

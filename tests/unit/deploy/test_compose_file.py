@@ -71,6 +71,23 @@ def test_every_secret_is_made_by_the_script_and_readable_by_its_owner_alone(tmp_
     assert {path.name: path.read_text() for path in folder.iterdir()} == made
 
 
+def test_a_secret_that_is_empty_is_not_said_to_be_made(tmp_path: Path) -> None:
+    (tmp_path / "rpc_token").touch()
+    script = [str(ROOT / "scripts" / "compose-secrets.sh"), str(tmp_path)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "rpc_token is empty" in done.stderr
+
+
+@pytest.mark.parametrize("key", ["gateway_api_key", "gateway_metrics_key"])
+def test_a_key_that_the_gateway_does_not_know_is_told(tmp_path: Path, key: str) -> None:
+    script = [str(ROOT / "scripts" / "compose-secrets.sh"), str(tmp_path)]
+    subprocess.run(script, check=True, capture_output=True)
+    (tmp_path / key).unlink()
+    done = subprocess.run(script, check=True, capture_output=True, text=True)
+    assert f"gateway_keys has no line for {tmp_path}/{key}" in done.stderr
+
+
 def test_keys_and_addresses_are_made_from_their_secrets(tmp_path: Path) -> None:
     subprocess.run([str(ROOT / "scripts" / "compose-secrets.sh"), str(tmp_path)], check=True, capture_output=True)
     read = {path.name: path.read_text() for path in tmp_path.iterdir()}
