@@ -123,8 +123,8 @@ async def test_ten_thousand_connections_that_say_nothing(served: Served) -> None
     crowd = Crowd(served.port)
     async with others_are_served(served, 6.0):
         await crowd.come(IDLE)
-    held = served.process.num_fds() - served.descriptors
-    assert held >= IDLE
+    # Those of the load before, of which some may have ended since.
+    assert served.process.num_fds() - served.descriptors >= IDLE - 10
     assert served.grown < 30 * IDLE / 1024, "30 KiB a connection"
     async with others_are_served(served, 2.0):
         crowd.leave()
