@@ -16,6 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.cli.onboarding.finite import bad_tensors
 from copydesk.common.errors import CopydeskError
 from copydesk.inference.checkpoint.errors import UnsupportedGgufError
 from copydesk.inference.checkpoint.gguf import GgufModel
@@ -84,6 +85,8 @@ def check_safetensors(folder: Path, content: bytes) -> None:
     with contextlib.suppress(HeaderError):
         stored = read_header(folder / SINGLE)
         assert all(0 <= one.first <= one.last <= len(content) for one in stored)
+    with contextlib.suppress(HeaderError):
+        bad_tensors(folder)
     with contextlib.suppress(ModelError):
         opened = StoredTensors(folder)
         for one in stored:

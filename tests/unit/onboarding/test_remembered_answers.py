@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,11 @@ def test_weights_that_are_no_numbers_are_found(tmp_path: Path) -> None:
     found = {one.name: one.values for one in bad_tensors(tmp_path)}
     assert found == {"bad": 2, "half": 2, "brain": 2}
     assert BadTensor(name="bad", values=2) in bad_tensors(tmp_path)
+
+
+def test_a_pipe_among_the_weights_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "extra.safetensors")
+    assert bad_tensors(tmp_path) == []
 
 
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:

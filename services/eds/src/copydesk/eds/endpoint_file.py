@@ -59,6 +59,8 @@ def _parse(path: Path, text: str) -> yaml.Node | None:
             json.loads(text)
         except json.JSONDecodeError as error:
             raise EndpointFileError(path, error.lineno, f"is no JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:  # a number of too many digits, or lists without end
+            raise EndpointFileError(path, None, f"is no JSON: {error}") from error
         # JSON allows tabs between tokens, where YAML does not; inside JSON's strings there are none.
         text = text.replace("\t", " ")
     try:
@@ -68,6 +70,8 @@ def _parse(path: Path, text: str) -> yaml.Node | None:
         raise EndpointFileError(path, line, f"is no YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise EndpointFileError(path, None, f"is no YAML: {error}") from error
+    except RecursionError as error:
+        raise EndpointFileError(path, None, "is nested too deeply") from error
 
 
 class _Reader:

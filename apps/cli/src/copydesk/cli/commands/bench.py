@@ -96,7 +96,7 @@ def show_saved(path: Path) -> int:
     except OSError as error:
         terminal.say_error(f"{path}: {error.strerror}")
         return _BAD_INPUT
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         terminal.say_error(f"{path}: not what copydesk bench engine --json prints: {error}")
         return _BAD_INPUT
     _show(result, as_json=False)

@@ -84,7 +84,7 @@ def _read(path: Path) -> dict[str, RememberedAnswer]:
     for line in lines:
         try:
             answer = msgspec.json.decode(line, type=RememberedAnswer)
-        except (msgspec.DecodeError, ValueError):  # cut short, or the empty end
+        except (msgspec.DecodeError, ValueError, RecursionError):  # cut short, or the empty end
             continue
         known[answer.source] = answer
     return known

@@ -5,9 +5,6 @@ A value is infinite or no number where all bits of its exponent are set; so no a
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,27 +28,28 @@ class BadTensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bad_tensors(directory: Path) -> list[BadTensor]:
-    """Return the tensors of all files of weights that hold such values.
+    """Return the tensors of all files of weights that hold such values, of those also that no index names.
 
-    The files must be sound (`copydesk.inference.inspection`). Raises OSError.
+    Raises:
+        OSError: A file cannot be read.
+        HeaderError: A file is no safetensors file, or its header does not fit its size.
+        ValueError: A file was made shorter while it was read.
     """
+    from copydesk.inference.inspection.headers import read_header
+
     found = []
     for path in sorted(directory.glob("*.safetensors")):
+        if not path.is_file():
+            continue
+        tensors = read_header(path)
         with path.open("rb") as file:
-            for name, dtype, begin, end in _tensors(file):
-                count = _count(file, dtype, begin, end)
+            # Tensors fill the file from the header's end to its own.
+            start = file.seek(0, 2) - max((one.last for one in tensors), default=0)
+            for one in tensors:
+                count = _count(file, one.dtype, start + one.first, start + one.last)
                 if count:
-                    found.append(BadTensor(name=name, values=count))
+                    found.append(BadTensor(name=one.name, values=count))
     return found
-
-
-def _tensors(file: BinaryIO) -> Iterator[tuple[str, str, int, int]]:
-    (length,) = struct.unpack("<Q", file.read(8))
-    header = json.loads(file.read(length))
-    for name, said in header.items():
-        if name != "__metadata__":
-            begin, end = said["data_offsets"]
-            yield name, said["dtype"], 8 + length + begin, 8 + length + end
 
 
 def _count(file: BinaryIO, dtype: str, begin: int, end: int) -> int:
@@ -61,6 +59,9 @@ def _count(file: BinaryIO, dtype: str, begin: int, end: int) -> int:
     file.seek(begin)
     count = 0
     for at in range(begin, end, _PIECE):
-        values = np.frombuffer(file.read(min(_PIECE, end - at)), dtype=unsigned)
+        piece = file.read(min(_PIECE, end - at))
+        if not piece:
+            raise ValueError("it became shorter while it was read")
+        values = np.frombuffer(piece, dtype=unsigned)
         count += int(np.count_nonzero((values & unsigned(exponent)) == exponent))
     return count

@@ -8,7 +8,6 @@ import hashlib
 import os
 import random
 import shutil
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -83,9 +82,11 @@ class RealTools:
         if native is not None and native.supported is False:
             advice = "onboarding measures with the native engine; see copydesk model check for others"
             raise StageFailedError(CHECK, f"the native engine does not compute it: {native.reason}", advice)
+        from copydesk.inference.inspection.headers import HeaderError
+
         try:
             bad = bad_tensors(self.subject.directory)
-        except (OSError, ValueError, KeyError, struct.error) as error:
+        except (OSError, ValueError, HeaderError) as error:
             raise StageFailedError(
                 CHECK, f"its weights cannot be read: {error}", "see that nobody writes to it, and run it again"
             ) from error

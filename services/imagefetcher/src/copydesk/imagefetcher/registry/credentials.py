@@ -102,7 +102,7 @@ class CredentialStore:
             raise CredentialsError(str(self._path), f"has {len(raw)} bytes")
         try:
             return msgspec.json.decode(raw, type=_Config)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise CredentialsError(str(self._path), str(error)) from error
 
     def _credentials(self, key: str, entry: _Entry) -> Credentials | None:
@@ -148,7 +148,7 @@ async def _ask_helper(name: str, key: str) -> Credentials | None:
         raise CredentialsError(program, f"ended with {process.returncode}")
     try:
         answer = msgspec.json.decode(output, type=_Answer)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         # What it printed may hold a secret, so it is not repeated here.
         raise CredentialsError(program, "its answer is not what a helper gives") from error
     if answer.username == _TOKEN_USER:

@@ -49,7 +49,7 @@ def decode_run_config(host: str, raw: bytes) -> RunConfig:
     """How an image's configuration says it is run; raises AnswerError for what is none."""
     try:
         return msgspec.json.decode(raw, type=_Configuration).config or RunConfig()
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise AnswerError(host, f"has a configuration that cannot be run: {error}") from error
 
 

@@ -75,7 +75,7 @@ def read_config(directory: Path) -> Mapping[str, Any]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as error:
         raise UnreadableConfigError(path, error.strerror or str(error)) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableConfigError(path, str(error)) from error
 
 
