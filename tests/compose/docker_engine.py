@@ -68,7 +68,7 @@ def own_engine(folder: Path) -> Iterator[str]:
     pid_file.unlink(missing_ok=True)
     host = f"unix://{folder}/sock"
     paths = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", pid_file)
-    command = ["dockerd", *map(str, paths), "--host", host, "--group", "root", "--storage-driver", "overlay2"]
+    command = ["dockerd", *map(str, paths), "--host", host, "--group", "root"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
