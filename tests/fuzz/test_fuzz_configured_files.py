@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 
 from copydesk.cli.commands.bench import show_saved
 from copydesk.cli.onboarding.answers import RememberingSubject
-from copydesk.common.errors import CopydeskError
 from copydesk.eds.endpoint_file import read_endpoints
 from copydesk.imagefetcher.registry.credentials import CredentialStore
 from copydesk.imagefetcher.tracing.process import decode_run_config
 from copydesk.inference.engine.vllm.options import read_config
 from tests.fuzz.corpus import cases, effort
+from tests.fuzz.file_readers import check_readers
 from tests.fuzz.hostile_bytes import damaged
 
 
@@ -51,21 +50,12 @@ WHOLE = [
 ]
 
 
-def check_files(folder: Path, content: bytes) -> None:
-    """Each reader takes it or refuses it with an error of its own."""
-    for name, read in READERS.values():
-        path = folder / name
-        path.write_bytes(content)
-        with contextlib.suppress(CopydeskError):
-            read(path)
-
-
 @effort(60)
 @given(content=damaged(st.sampled_from(WHOLE), most=3) | st.binary(max_size=40))
 def test_a_file_is_taken_or_refused_with_a_typed_error(tmp_path: Path, content: bytes) -> None:
-    check_files(tmp_path, content)
+    check_readers(READERS.values(), tmp_path, content)
 
 
 @pytest.mark.parametrize(("name", "content"), cases("configured_files"))
 def test_configured_files_that_were_kept(tmp_path: Path, name: str, content: bytes) -> None:
-    check_files(tmp_path, content)
+    check_readers(READERS.values(), tmp_path, content)

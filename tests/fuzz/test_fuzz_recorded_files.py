@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +15,12 @@ from copydesk.autoscaler.rules import Rules
 from copydesk.autoscaler.state_file import StateFile
 from copydesk.cli.fleet.state import FILE, read_state
 from copydesk.cli.onboarding.ledger import Ledger
-from copydesk.common.errors import CopydeskError
 from copydesk.evaluation.jsonl import read_jsonl
 from copydesk.loadtest.record import read_record
 from copydesk.loadtest.trace import read_trace
 from copydesk.simulator.trace_file import read_trace as read_demand
 from tests.fuzz.corpus import cases, effort
+from tests.fuzz.file_readers import check_readers
 from tests.fuzz.hostile_bytes import damaged
 
 CAPACITY = Capacity(concurrency=4.0, rate=20.0, slo_ms=1000.0, concurrencies=(4.0,), shares=(1.0,))
@@ -66,23 +65,14 @@ WHOLE = [
 contents = damaged(tables | st.sampled_from(WHOLE), most=3)
 
 
-def check_files(folder: Path, content: bytes) -> None:
-    """Each reader takes it or refuses it with an error of its own."""
-    for name, read in READERS.values():
-        path = folder / name
-        path.write_bytes(content)
-        with contextlib.suppress(CopydeskError):
-            read(path)
-
-
 @effort(60)
 @given(content=contents, packed=st.booleans(), cut=st.none() | st.integers(0, 60))
 def test_a_file_is_read_back_or_refused_with_a_typed_error(
     tmp_path: Path, content: bytes, packed: bool, cut: int | None
 ) -> None:
-    check_files(tmp_path, (gzip.compress(content, mtime=0) if packed else content)[:cut])
+    check_readers(READERS.values(), tmp_path, (gzip.compress(content, mtime=0) if packed else content)[:cut])
 
 
 @pytest.mark.parametrize(("name", "content"), cases("recorded_files"))
 def test_files_that_were_kept(tmp_path: Path, name: str, content: bytes) -> None:
-    check_files(tmp_path, content)
+    check_readers(READERS.values(), tmp_path, content)
