@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import nats
+import psutil
 import pytest
 import structlog
 
@@ -114,6 +115,20 @@ async def test_nothing_published_while_the_server_is_away_arrives_later(
     assert bus.dropped > 0
 
 
+def connected_to(server: NatsServer) -> list[str]:
+    """The states of this process's connections to `server`."""
+    found = psutil.Process().net_connections("tcp")
+    return [each.status for each in found if each.raddr and each.raddr.port == server.port]
+
+
+async def fill_what_it_can_take(bus: Bus) -> None:
+    """Publish more than socket buffers hold, so that nats-py hangs in its writes to a frozen server."""
+    for generation in range(3000):
+        bus.publish(SUBJECT, snapshot(generation, padding="x" * 10_000))
+        if generation % 10 == 0:
+            await asyncio.sleep(0.001)
+
+
 async def test_a_frozen_server_is_left_and_found_again(
     nats_server: NatsServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,15 +137,25 @@ async def test_a_frozen_server_is_left_and_found_again(
     assert await bus.wait_connected(5)
     nats_server.freeze()
     try:
-        for generation in range(3000):  # more than socket buffers take, so that nats-py hangs in its writes
-            bus.publish(SUBJECT, snapshot(generation, padding="x" * 10_000))
-            if generation % 10 == 0:
-                await asyncio.sleep(0.001)
+        await fill_what_it_can_take(bus)
         await until(lambda: not bus.connected)
     finally:
         nats_server.thaw()
     assert await bus.wait_connected(RETURN_SECONDS)
     assert bus.dropped > 0
+
+
+async def test_a_bus_that_closes_while_its_server_is_frozen_leaves_no_connection(nats_server: NatsServer) -> None:
+    bus = await Bus.connect(nats_server.url, name="test")
+    assert await bus.wait_connected(5)
+    assert len(connected_to(nats_server)) == 1
+    nats_server.freeze()
+    try:
+        await fill_what_it_can_take(bus)
+        await bus.close()
+        assert connected_to(nats_server) == []
+    finally:
+        nats_server.thaw()
 
 
 async def test_a_body_that_does_not_decode_is_logged_and_dropped(

@@ -356,13 +356,14 @@ def _tell_of_tls(client: Client) -> None:
 
 
 async def _close_client(client: Client) -> None:
-    with contextlib.suppress(Exception):
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await client.close()
-    # A client that waits for a frozen server to read never gets to closing, and has no public way to be cut short.
-    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
-    if writer is not None:
-        writer.transport.abort()
+    try:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await client.close()
+    finally:  # a client that waits for a frozen server to read never gets to closing, nor one that is cancelled
+        writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
 
 def _check_url(url: str, schemes: Sequence[str]) -> None:
