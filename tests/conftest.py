@@ -17,12 +17,13 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.fixtures.garbage import pytest_runtest_teardown
 from tests.fixtures.kube import kube, kube_server
 from tests.fixtures.lane import native
 from tests.fixtures.nats import nats_server
 from tests.fixtures.redis import redis_server
 
-__all__ = ["kube", "kube_server", "native", "nats_server", "redis_server"]
+__all__ = ["kube", "kube_server", "native", "nats_server", "pytest_runtest_teardown", "redis_server"]
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 settings.register_profile("copydesk", deadline=None)
