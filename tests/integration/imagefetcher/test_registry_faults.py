@@ -30,6 +30,7 @@ from copydesk.imagefetcher.registry.transport import MAX_RETRY_AFTER, Transport
 from copydesk.imagefetcher.registry.upload import PART
 from tests.fixtures.nats import free_port
 from tests.fixtures.scripted_http import Answer, Asked, ScriptedServer, scripted
+from tests.fixtures.silent_server import silent_server
 
 BLOB = os.urandom(300_000)
 DIGEST = f"sha256:{hashlib.sha256(BLOB).hexdigest()}"
@@ -425,3 +426,10 @@ async def test_an_upload_that_is_not_allowed_is_not_tried_again(tmp_path: Path) 
             with pytest.raises(AuthenticationError):
                 await own.blobs.upload_bytes(b"small")
     assert len(server.paths("PUT")) == 1
+
+
+async def test_a_request_cancelled_in_its_handshake_leaves_no_connection(tmp_path: Path) -> None:
+    async with silent_server() as server:
+        reference = Reference.parse(f"127.0.0.1:{server.port}/app:v1")
+        async with Repository(reference, options(tmp_path, plain_http=False)) as repo:
+            await server.cut_off(repo.manifest())

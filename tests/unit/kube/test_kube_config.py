@@ -10,6 +10,7 @@ import pytest
 
 from copydesk.kube.api import Api, find_config
 from copydesk.kube.trouble import KubernetesConfigError
+from tests.fixtures.silent_server import silent_server
 
 CLUSTER = {"server": "https://127.0.0.1:1"}
 
@@ -80,3 +81,11 @@ def test_outside_of_a_cluster_and_without_a_file_there_is_nothing_to_find(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     with pytest.raises(KubernetesConfigError, match="kube/config not found"):
         find_config(None)
+
+
+async def test_a_request_cancelled_in_its_handshake_leaves_no_connection(tmp_path: Path) -> None:
+    async with silent_server() as server:
+        cluster = {"server": f"https://127.0.0.1:{server.port}"}
+        api = Api(find_config(write(tmp_path / "config", cluster)))
+        await server.cut_off(api.get("version", dict))
+        await api.close()

@@ -21,6 +21,7 @@ from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
+from copydesk.common.cut_off_handshakes import close_cut_off_handshake
 from copydesk.kube.objects import Status
 from copydesk.kube.trouble import (
     ExpiredError,
@@ -89,6 +90,7 @@ class Api:
             )
         except (ConfigError, OSError, ValueError, AssertionError, httpx2.InvalidURL) as error:
             raise KubernetesConfigError(f"{_shown(error)}{_files(config)}") from error
+        self._client.event_hooks = {"request": [close_cut_off_handshake]}
 
     async def close(self) -> None:
         """Close all connections."""

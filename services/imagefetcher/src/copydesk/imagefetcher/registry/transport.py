@@ -18,6 +18,7 @@ import httpx2
 import msgspec
 
 from copydesk.common.backoff import backoff_seconds
+from copydesk.common.cut_off_handshakes import close_cut_off_handshake
 from copydesk.imagefetcher.registry.errors import (
     AnswerError,
     AuthenticationError,
@@ -78,6 +79,7 @@ class Transport:
             timeout=timeout,
             headers=dict(options.headers),
             trust_env=not is_loopback(host),  # No proxy stands between this machine and itself.
+            event_hooks={"request": [close_cut_off_handshake]},
         )
 
     async def __aenter__(self) -> Self:
