@@ -40,11 +40,31 @@ torch_wheel() {
   ls "$folder/${pinned/==/-}"*+cpu*.whl 2>/dev/null || true
 }
 
+# debootstrap mounts /proc and /sys in what it fills, and leaves them there when it is killed.
+clear_roots() {
+  local left
+  for left in "$cache"/root.*; do
+    umount --quiet "$left/proc" "$left/sys" 2>/dev/null || true
+    rm -rf --one-file-system "$left"
+  done
+}
+
+# One run at a time, together with what it started: so all roots that another one finds were left by one that is over.
+alone() {
+  mkdir -p "$cache"
+  exec 9>"$cache/lock"
+  if ! flock --nonblock 9; then
+    say "another run is at it: waiting for its end"
+    flock 9
+  fi
+  clear_roots
+  trap clear_roots EXIT
+}
+
 make_base() {
   local root wheel
   [ "$(id -u)" = 0 ] || fail "debootstrap needs root"
   root=$(mktemp -d "$cache/root.XXXXXX")
-  trap 'rm -rf "$root"' RETURN
   say "$base: from Debian's packages (two minutes, once)"
   debootstrap --variant=minbase \
     --include=ca-certificates,python3,python3-pip,python3-venv,libpython3.11-dev "$suite" "$root" >"$cache/debootstrap.log" ||
@@ -67,6 +87,7 @@ make_base() {
   fi
   tar --directory "$root" --create --file "$kept/base.tar.new" .
   mv "$kept/base.tar.new" "$kept/base.tar"
+  clear_roots
 }
 
 import() {
@@ -117,6 +138,7 @@ docker info >/dev/null 2>&1 || fail "no Docker engine answers"
 if engine_has "$base" || registry_answers; then
   say "$base is there"
 else
+  alone
   mkdir -p "$kept"
   find "$cache" -mindepth 1 -maxdepth 1 -type d -name '????????????' -not -path "$kept" -exec rm -rf {} +
   [ -s "$kept/base.tar" ] || make_base
@@ -125,6 +147,7 @@ else
 fi
 label() { docker image inspect --format "{{index .Config.Labels \"copydesk.$1\"}}" "$base" 2>/dev/null || true; }
 if [ "$(label stand-in)" = true ]; then
+  alone
   stand_in "nats:2-alpine nats:2" 'ENTRYPOINT ["nats-server"]' nats-server
   stand_in "redis:7-alpine redis:7" 'CMD ["redis-server", "--protected-mode", "no"]' redis-server redis-cli
   if [ -n "$(label torch-index)" ]; then
