@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -88,6 +89,29 @@ async def test_a_slow_pod_is_stopped_most_of_the_time_and_moves_again_afterwards
     striking.cancel()
     await asyncio.wait({striking})
     await until(lambda: state(engine) == "S")
+
+
+STRIKE = """
+import asyncio, sys
+from copydesk.chaos.kinds import Kind
+from copydesk.chaos.schedule import Strike
+from copydesk.chaos.strikes import Arena, strike
+
+kind, pid = sys.argv[1:]
+arena = Arena(lambda: {"pod-1": int(pid)}, ("pod-1",))
+asyncio.run(strike(arena, Strike(at=0.0, kind=Kind(kind), target="pod-1", seconds=600.0)))
+"""
+
+
+@pytest.mark.parametrize("kind", [Kind.POD_FREEZE, Kind.POD_SLOW])
+async def test_what_was_frozen_by_one_that_is_killed_goes_on(pod: subprocess.Popen[bytes], kind: Kind) -> None:
+    await arena_of(pod)
+    engine = below(pod.pid)["--name=engine-0"]
+    striker = await asyncio.create_subprocess_exec(sys.executable, "-c", STRIKE, kind.value, str(pod.pid))
+    await until(lambda: state(engine) == "T")
+    striker.kill()
+    await striker.wait()
+    await until(lambda: {state(pid) for pid in (pod.pid, *below(pod.pid).values())} == {"S"})
 
 
 def has_ended(pid: int) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from copydesk.chaos.family import called, kin
 from copydesk.chaos.kinds import DELAY_S, NARROW_BYTES_PER_S, Kind
 from copydesk.chaos.schedule import Strike
+from copydesk.chaos.thaw import thaw, thawed_anyhow
 from copydesk.common.errors import CopydeskError
 from copydesk.faults import CLEAR, FaultProxy, Way, Weather
 
@@ -78,19 +79,18 @@ async def _fault(arena: Arena, order: Strike) -> AsyncIterator[None]:
     if kind.value.endswith("-kill"):
         _signal(pids[:1], signal.SIGKILL)
         yield
-    elif kind is Kind.POD_SLOW:
+        return
+    async with thawed_anyhow(pids):
+        if kind is not Kind.POD_SLOW:
+            _signal(pids, signal.SIGSTOP)
+            yield
+            return
         slowing = asyncio.create_task(_slow(pids))
         try:
             yield
         finally:
             slowing.cancel()
             await asyncio.gather(slowing, return_exceptions=True)
-    else:
-        _signal(pids, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            _signal(pids, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -129,10 +129,10 @@ async def _slow(pids: Sequence[int]) -> None:
         while True:
             _signal(pids, signal.SIGSTOP)
             await asyncio.sleep(SLOW_STILL_S)
-            _signal(pids, signal.SIGCONT)
+            thaw(pids)
             await asyncio.sleep(SLOW_MOVING_S)
     finally:
-        _signal(pids, signal.SIGCONT)
+        thaw(pids)
 
 
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:
