@@ -71,3 +71,15 @@ async def test_a_process_that_dies_is_an_error_and_not_a_hang(start_slots: Start
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(GeneratorError):
             await generators.fly([0.0])
+
+
+async def test_a_signal_to_the_whole_group_is_for_the_command_to_understand(start_slots: StartSlots) -> None:
+    server = start_slots(1, 1.0)
+    async with Generators(target(server.url)) as generators:
+        await generators.fly([0.0])
+        (process,) = children()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(process.pid, number)
+        (sample,) = await generators.fly([0.0])
+    assert sample.failure is None
+    assert children() == []

@@ -118,9 +118,10 @@ def _take_precedence() -> None:
 
 def main() -> None:
     """Be a generator process."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the command decides what it means
+    # Ctrl-C, `timeout` and systemd reach the whole group. The command decides what it means; this process ends
+    # with its standard input.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     allow_many_connections()
     _take_precedence()
     asyncio.run(_over_standard_streams())
