@@ -66,6 +66,18 @@ def test_a_fleet_that_runs_is_loaded_and_looked_at_and_nothing_in_it_is_broken(f
     assert fleet.events[before:] == []
 
 
+def test_the_page_is_not_lost_with_what_cannot_be_printed(fleet: Fleet, tmp_path: Path) -> None:
+    page = tmp_path / "chaos.html"
+    wanted = ("--state-dir", state_of(fleet), "--minutes", "0.1", "--html", str(page))
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, *wanted], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False
+        )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Copydesk under faults" in page.read_text()
+
+
 def test_ctrl_c_ends_it_with_a_report_of_what_was_and_undoes_what_is_broken(fleet: Fleet) -> None:
     nats = psutil.Process(fleet.pid("nats"))
     wanted = ("--state-dir", state_of(fleet), "--minutes", "10", "--rate", "5", "--faults", "nats-away", "--json")

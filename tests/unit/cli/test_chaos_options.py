@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return 0
 
     monkeypatch.setattr(command, "chaos", take)
-    monkeypatch.delenv("COPYDESK_URL", raising=False)
+    monkeypatch.setenv("COPYDESK_URL", "https://copydesk.example")
 
     def ask(*arguments: str) -> command.ChaosRequest:
         assert CliRunner().invoke(app, ["chaos", *arguments]).exit_code == 0
@@ -80,9 +81,27 @@ def test_only_what_is_there_can_be_struck() -> None:
     assert set(of_links(Kind)) <= set(possible(tuple(Kind), full))
 
 
-def test_faults_of_a_fleet_that_is_not_here_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_of_a_fleet_that_is_not_here_are_refused() -> None:
     result = CliRunner().invoke(app, ["chaos", "--url", "http://127.0.0.1:9", "--faults", "nats"])
     assert result.exit_code == 2
+    assert "is for a fleet that copydesk up started on this machine" in result.output
+
+
+def test_the_fleet_that_other_commands_talk_to_is_loaded_only_when_it_is_named(asked: Callable[..., Any]) -> None:
+    assert asked().url is None
+
+
+def test_a_state_dir_of_no_fleet_is_refused_and_none_taken_in_its_place(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chaos", "--state-dir", str(tmp_path)])
+    assert result.exit_code == 2
+    assert f"no fleet runs that was started with --state-dir {tmp_path}" in result.output.replace("\n", " ")
+
+
+def test_where_no_fleet_answers_the_error_says_what_to_do() -> None:
+    result = CliRunner().invoke(app, ["chaos", "--url", "http://127.0.0.1:9"])
+    assert result.exit_code == 2
+    assert "no fleet answers at http://127.0.0.1:9" in result.output
+    assert "start one with `copydesk up`" in result.output
 
 
 def test_the_sentences_of_a_run_are_those_of_its_seed() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from copydesk.cli.options import Url
+from copydesk.cli.options import checked_url
 
 if TYPE_CHECKING:
     from copydesk.chaos.kinds import Kind
@@ -21,7 +21,13 @@ def chaos(
     rate: Annotated[
         float, typer.Option(min=0.1, max=100_000, metavar="RATE", help="Requests a second, at random moments.")
     ] = 2.0,
-    url: Url = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            callback=checked_url,
+            help="A fleet that runs, in place of one that is started for this; COPYDESK_URL does not count here.",
+        ),
+    ] = None,
     state_dir: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The fleet that was started with this --state-dir, in place of --url."),
@@ -66,7 +72,8 @@ def chaos(
     With --url the load goes to a fleet that runs, and nothing is broken, unless
     --faults says what; that takes a fleet that copydesk up started on this machine.
 
-    Exit code 1 means that a bar was missed, 2 that it cannot be done so.
+    Exit code 1 means that a bar was missed, 2 that it cannot be done so, 130 that it was
+    interrupted.
 
     [bold]Examples[/]
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 
-def _checked_url(value: str | None) -> str | None:
+def checked_url(value: str | None) -> str | None:
+    """Return an option's value if it can be the URL of a fleet, or is none; raises `typer.BadParameter`."""
     from urllib.parse import urlsplit
 
     if value is None:
@@ -26,7 +27,7 @@ Url = Annotated[
     str | None,
     typer.Option(
         envvar="COPYDESK_URL",
-        callback=_checked_url,
+        callback=checked_url,
         help="The fleet to talk to. (default: the one that runs here)",
     ),
 ]

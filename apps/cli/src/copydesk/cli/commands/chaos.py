@@ -28,14 +28,14 @@ from copydesk.chaos.schedule import plan_strikes
 from copydesk.chaos.strikes import Arena
 from copydesk.chaos.verdict import Bars
 from copydesk.cli import terminal
-from copydesk.cli.api import KEY_VARIABLE
+from copydesk.cli.api import KEY_VARIABLE, Api, ApiError, FleetUnreachableError, advice
 from copydesk.cli.bench.workload import WorkloadError, read_texts
 from copydesk.cli.chaos.ground import Ground, own_fleet, possible, running_fleet
 from copydesk.cli.commands.model import PreparationError
 from copydesk.cli.commands.status import find_fleet
 from copydesk.cli.commands.up import CannotStartError
 from copydesk.cli.fleet.session import run_fleet
-from copydesk.cli.fleet.state import StateLock
+from copydesk.cli.fleet.state import FleetState, StateLock, read_state
 from copydesk.cli.output_file import OutputError, require_writable
 from copydesk.common.errors import CopydeskError
 from copydesk.common.telemetry import configure_logging
@@ -81,6 +81,14 @@ class NotHereError(CopydeskError):
         super().__init__(f"--faults is for a fleet that copydesk up started on this machine; {url} is none")
 
 
+class NotStartedError(CopydeskError):
+    """No fleet was started with this `state_dir`, or it has ended."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        super().__init__(f"no fleet runs that was started with --state-dir {state_dir}")
+
+
 def chaos(request: ChaosRequest) -> int:
     """Do it and show; returns the exit code."""
     configure_logging("chaos", level="error")
@@ -88,15 +96,18 @@ def chaos(request: ChaosRequest) -> int:
         require_writable(request.page)
         texts = chosen(read_texts(request.texts, None), request.seed)
         report = _on_own_fleet(request, texts) if request.on_its_own else _on_running_fleet(request, texts)
-    except (WorkloadError, OutputError, NotHereError) as error:
+    except (WorkloadError, OutputError, NotHereError, NotStartedError) as error:
         terminal.say_error(str(error))
         return _BAD_INPUT
     except (CannotStartError, PreparationError) as error:
         terminal.say_error(str(error), error.hint)
         return _BAD_INPUT
-    except (httpx.HTTPError, msgspec.DecodeError) as error:
-        terminal.say_error(f"no fleet answers at {request.url} ({error})")
+    except (ApiError, FleetUnreachableError) as error:
+        terminal.say_error(str(error), advice(error))
         return _BAD_INPUT
+    except (httpx.HTTPError, msgspec.DecodeError) as error:
+        terminal.say_error(f"the fleet answers no more ({error})")
+        return _MISSED
     except (NotWellError, GeneratorError) as error:
         terminal.say_error(str(error))
         return _MISSED
@@ -112,12 +123,25 @@ def chosen(texts: Sequence[str], seed: int) -> list[str]:
 
 
 def _on_running_fleet(request: ChaosRequest, texts: list[str]) -> ChaosReport:
-    url, state = find_fleet(request.url, request.state_dir)
-    if request.kinds and state is None:
-        raise NotHereError(url)
+    url, state = _fleet_meant(request)
+    api = Api(url)
+    api.fleet()
+    api.close()
     arena = None if state is None else running_fleet(state)
     orders = _orders(request, url, texts, arena, state.pods if state else (), alike=False)
     return asyncio.run(_interruptible(orders))
+
+
+def _fleet_meant(request: ChaosRequest) -> tuple[str, FleetState | None]:
+    if request.state_dir is not None:
+        state = read_state(request.state_dir)
+        if state is None:
+            raise NotStartedError(request.state_dir)
+        return state.url, state
+    url, state = find_fleet(request.url)
+    if request.kinds and state is None:
+        raise NotHereError(url)
+    return url, state
 
 
 def _on_own_fleet(request: ChaosRequest, texts: list[str]) -> ChaosReport | None:
@@ -181,6 +205,7 @@ def _interrupts(run: Run) -> Iterator[None]:
         if run.interrupted:
             raise KeyboardInterrupt
         run.interrupt()
+        _say("ending the run, which may take some seconds; once more to stop at once")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, take)
@@ -188,19 +213,28 @@ def _interrupts(run: Run) -> Iterator[None]:
 
 
 def _show(report: ChaosReport, request: ChaosRequest) -> int:
+    if report.interrupted and not report.outcome.offered:
+        terminal.say_error("interrupted before the first request: there is nothing to report")
+        return _INTERRUPTED
+    # The page first: standard output that cannot be written ends the command.
+    drawn = request.page is None or _draw(report, request.page)
     terminal.write_line(msgspec.json.encode(report) if request.as_json else _table(report).encode())
-    if request.page is not None:
-        made = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M UTC")
-        facts = [("made", made), ("fleet", report.url), ("command", shlex.join(["copydesk", *sys.argv[1:]]))]
-        try:
-            request.page.write_text(html(report, title="Copydesk under faults", facts=facts), encoding="utf-8")
-        except OSError as error:
-            terminal.say_error(f"{request.page}: {error.strerror}")
-            return _MISSED
     if report.interrupted:
         terminal.say_error(f"interrupted; the report is of the first {report.seconds:.1f} s")
         return _INTERRUPTED
-    return 0 if report.holds else _MISSED
+    return 0 if report.holds and drawn else _MISSED
+
+
+def _draw(report: ChaosReport, page: Path) -> bool:
+    """Write the page; returns whether that could be done."""
+    made = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M UTC")
+    facts = [("made", made), ("fleet", report.url), ("command", shlex.join(["copydesk", *sys.argv[1:]]))]
+    try:
+        page.write_text(html(report, title="Copydesk under faults", facts=facts), encoding="utf-8")
+    except OSError as error:
+        terminal.say_error(f"{page}: {error.strerror}")
+        return False
+    return True
 
 
 def _table(report: ChaosReport) -> str:
