@@ -71,7 +71,7 @@ async def test_a_frozen_engine_leaves_the_rest_of_its_pod_alone(pod: subprocess.
     engine, worker = below(pod.pid)["--name=engine-0"], below(pod.pid)["--name=worker-0"]
     striking = asyncio.create_task(strike(arena, order(Kind.ENGINE_FREEZE)))
     await until(lambda: state(engine) == "T")
-    assert (state(worker), state(pod.pid)) == ("S", "S")
+    assert "T" not in (state(worker), state(pod.pid))
     striking.cancel()
     await asyncio.wait({striking})
     await until(lambda: state(engine) == "S")
