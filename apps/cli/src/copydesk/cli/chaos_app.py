@@ -63,17 +63,19 @@ def chaos(
 ) -> None:
     """Break a fleet on purpose, under load, and see what its users notice.
 
-    Starts a fleet of its own, with an autoscaler, a proxy before each pod and, where
-    redis-server is installed, a Redis. Sentences arrive at random moments, whatever
-    the fleet does; faults that are drawn from the seed strike pods, one at a time, and
-    beside them NATS, discovery, autoscaler and Redis. What each process holds is
-    counted meanwhile. Ctrl-C ends it with a report of what was.
+    Starts a fleet of its own, with an autoscaler, a proxy before each pod and,
+    where redis-server is installed, a Redis. Sentences arrive at random
+    moments, whatever the fleet does; faults that are drawn from the seed strike
+    pods, one at a time, and beside them NATS, discovery, autoscaler and Redis.
+    What each process holds is counted meanwhile. Ctrl-C ends it with a report
+    of what was.
 
     With --url the load goes to a fleet that runs, and nothing is broken, unless
-    --faults says what; that takes a fleet that copydesk up started on this machine.
+    --faults says what; that takes a fleet that copydesk up started on this
+    machine.
 
-    Exit code 1 means that a bar was missed, 2 that it cannot be done so, 130 that it was
-    interrupted.
+    Exit code 1 means that a bar was missed, 2 that it cannot be done so, 130
+    that it was interrupted.
 
     [bold]Examples[/]
 
