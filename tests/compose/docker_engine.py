@@ -21,6 +21,10 @@ KEPT_VARIABLE = "COPYDESK_TEST_DOCKER_ROOT"
 """Names a folder that outlives the run, for who builds the same images again and again."""
 
 
+UNTOUCHED = {"filter": ":INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\n", "nat": ""}
+"""What iptables-save leaves out where nothing was ever set."""
+
+
 def lacking(reason: str) -> None:
     """Skip, or fail where nothing may be skipped."""
     if os.environ.get("COPYDESK_REQUIRE_ALL") == "1":
@@ -53,11 +57,27 @@ def docker_engine() -> Iterator[dict[str, str]]:
     kept = os.environ.get(KEPT_VARIABLE, "")
     folder = Path(kept or tempfile.mkdtemp(prefix="copydesk-docker-", dir="/var/tmp"))
     try:
-        with own_engine(folder) as host:
+        with network_left_as_it_was(), own_engine(folder) as host:
             yield env | {"DOCKER_HOST": host}
     finally:
         if not kept:
             shutil.rmtree(folder)
+
+
+@contextmanager
+def network_left_as_it_was() -> Iterator[None]:
+    """Undo what dockerd leaves when it ends: rules that drop what this machine forwards, and a bridge."""
+    rules = subprocess.run(["iptables-save"], check=False, capture_output=True).stdout.decode()
+    rules += "".join(
+        f"*{table}\n{chains}COMMIT\n" for table, chains in UNTOUCHED.items() if f"*{table}" not in rules
+    )
+    had_bridge = Path("/sys/class/net/docker0").exists()
+    try:
+        yield
+    finally:
+        subprocess.run(["iptables-restore"], input=rules.encode(), check=False, capture_output=True)
+        if not had_bridge:
+            subprocess.run(["ip", "link", "del", "docker0"], check=False, capture_output=True)
 
 
 @contextmanager
