@@ -352,6 +352,17 @@ async def test_what_is_no_request_is_refused_after_the_answers_before_it() -> No
     assert hot.wire.closed
 
 
+async def test_a_refusal_waits_for_answers_that_wait_for_their_client() -> None:
+    hot = Hot(echo)
+    hot.connection.pause_writing()
+    hot.send(post(b"0") + b"nonsense\r\n\r\n")
+    assert hot.wire.writes == []
+    hot.connection.resume_writing()
+    await turn()
+    assert hot.wire.statuses == [200, 400]
+    assert hot.wire.closed
+
+
 async def test_an_idle_connection_has_no_timer_of_its_own_for_each_request() -> None:
     hot = Hot(echo)
     timers = hot.clock.timers

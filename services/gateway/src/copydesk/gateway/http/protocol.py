@@ -273,10 +273,11 @@ class BoundedProtocol(HttpToolsProtocol):
         broken = self.cycle if self._in_body else None
         if broken is not None and broken is not self._active and self.pipeline:
             self.pipeline.popleft()
-        if self._active is broken or (self._active is None and not self.pipeline):
-            self._part()
-        else:
+        answers_first = bool(self.pipeline) if self._active is None else self._active is not broken
+        if answers_first:
             self.flow.pause_reading()
+        else:
+            self._part()
 
     def _part(self) -> None:
         """Say why, unless an answer is half out, and close."""
