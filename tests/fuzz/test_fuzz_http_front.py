@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -18,6 +18,8 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copydesk.gateway.http import protocol
+from copydesk.gateway.http.exchange import Exchange
 from tests.fixtures.fake_pod import FakePod
 from tests.fixtures.nats import running_nats
 from tests.fuzz.corpus import cases, effort
@@ -28,6 +30,7 @@ from tests.unit.gateway.wire import Hot, turn
 STATUSES = {200, 202, 400, 401, 404, 405, 408, 411, 413, 414, 415, 422, 431, 501, 503, 505}
 KEPT = [pytest.param(data, id=name) for name, data in cases("http_front")]
 MOST_GROWTH_KB = 100_000
+MOST_REQUESTS = 20
 
 bodies = st.sampled_from([b"{}", b'{"text": "She go out."}', b"x" * 1_200, b'{"text":' * 100, b""]) | st.binary(
     max_size=20
@@ -92,6 +95,7 @@ requests = st.one_of(
 )
 streams = damaged(st.lists(requests, max_size=3).map(b"".join), 3)
 cuts = st.lists(st.integers(0, 1 << 16), max_size=4)
+sizes = st.integers(1, 100) | st.just(protocol.SLICE_BYTES)
 
 
 class Answers:
@@ -107,6 +111,14 @@ class Answers:
         self.statuses.append(self._parser.get_status_code())
 
 
+@contextlib.contextmanager
+def slices(size: int) -> Iterator[None]:
+    """Have the protocol parse so much at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "SLICE_BYTES", size)
+        yield
+
+
 async def check_protocol(parts: Sequence[bytes]) -> None:
     hot = Hot()
     hot.behave = lambda exchange: exchange.respond(b"{}")
@@ -117,6 +129,7 @@ async def check_protocol(parts: Sequence[bytes]) -> None:
         if hot.wire.closed:
             break
         hot.send(part)
+        assert hot.connection.pipeline or not hot.connection.has_more
         await turn()
     hot.clock.advance(1_000.0)
     await turn()
@@ -132,9 +145,41 @@ async def check_protocol(parts: Sequence[bytes]) -> None:
 
 
 @effort(100)
-@given(data=streams, places=cuts)
-async def test_the_protocol_answers_or_closes_and_keeps_nothing(data: bytes, places: list[int]) -> None:
-    await check_protocol(pieces(data, places))
+@given(data=streams, places=cuts, size=sizes)
+async def test_the_protocol_answers_or_closes_and_keeps_nothing(data: bytes, places: list[int], size: int) -> None:
+    with slices(size):
+        await check_protocol(pieces(data, places))
+
+
+async def outcome(parts: Sequence[bytes], late: bool) -> tuple[list[int], list[bytes], bool]:
+    """Return what was answered, which bodies were taken, and whether it was closed; `late` answers take a turn."""
+    hot = Hot()
+    waiting: list[Exchange] = []
+    hot.behave = waiting.append if late else lambda exchange: exchange.respond(b"{}")
+    for part in parts:
+        hot.send(part)
+        if not late:
+            await turn()
+    for _ in range(MOST_REQUESTS):
+        while waiting:
+            waiting.pop(0).respond(b"{}")
+        await turn()
+    closed = hot.wire.closed
+    hot.connection.connection_lost(None)
+    await turn()
+    return Answers(hot.wire.written).statuses, [exchange.body for exchange in hot.taken], closed
+
+
+@effort(100)
+@given(data=streams, places=cuts, size=sizes, late=st.booleans())
+async def test_the_answers_are_the_same_however_little_is_parsed_at_once(
+    data: bytes, places: list[int], size: int, late: bool
+) -> None:
+    parts = pieces(data, places)
+    with slices(len(data) + 1):
+        whole = await outcome(parts, late)
+    with slices(size):
+        assert await outcome(parts, late) == whole
 
 
 @pytest.mark.parametrize("data", KEPT)

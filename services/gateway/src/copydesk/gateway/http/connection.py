@@ -71,7 +71,7 @@ class HotProtocol(BoundedProtocol):
         end = data.find(b"\r\n\r\n") + 4
         head = data[:end]
         known = self.hot.known.get(head)
-        if known is None or len(data) != end + known.length:
+        if known is None or len(data) != end + known.length or self.flow.rest:
             before = self.cycle
             super().data_received(data)
             if self.cycle is not before:  # or else nothing was made of this head
@@ -204,6 +204,10 @@ class HotProtocol(BoundedProtocol):
             seat.stirred = False
             return False
         return super()._is_quiet()
+
+    def _leave(self) -> None:
+        self.flush()
+        super()._leave()
 
     def _part(self) -> None:
         self.flush()
@@ -372,7 +376,7 @@ class HotExchange:
     def _head(self, status: int, kind: bytes, framing: bytes, headers: Headers) -> bytes:
         connection = self._connection
         hot = connection.hot
-        if hot.lifecycle.stopping and not connection.pipeline:
+        if hot.lifecycle.stopping and not connection.has_more:
             self.keep_alive = False
         return response_head(
             status,

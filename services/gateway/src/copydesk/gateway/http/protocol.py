@@ -1,8 +1,9 @@
 """uvicorn's HTTP protocol with bounds on what comes before and behind a body, and requests strictly in turn.
 
 By itself it keeps as many headers as a client cares to send, for as long as the client likes: 40 MB of them become
-600 MB of memory, and thousands of half requests stay open for ever. It takes trailers for headers. And what it has
-to say about a request that is none, it says at once, in the place of the answers that are still to come.
+600 MB of memory, and thousands of half requests stay open for ever. It takes trailers for headers. What it has to
+say about a request that is none, it says at once, in the place of the answers that are still to come. And of many
+requests that come at once it parses all before the first is answered, and reads more while that is underway.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import deque
 from typing import Any
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from copydesk.common.telemetry import get_logger
@@ -24,8 +26,14 @@ MAX_HEAD_BYTES = 64 * 1024
 """What a client may send without getting on with a request: a request line, headers, trailers. What browsers send
 is below 16 KiB."""
 
+SLICE_BYTES = 2 * 1024
+"""How much is parsed at once. A parsed request takes up to a hundred times the memory of its bytes, so that those
+behind one that waits stay bytes."""
+
 HEAD_SECONDS = 10.0
 """How long the head of a request may take to come."""
+
+_NOTHING = memoryview(b"")
 
 _log = get_logger(__name__)
 
@@ -36,13 +44,28 @@ class _Queued:
     response_complete = False
 
 
+class _Flow(FlowControl):
+    """Reads nothing more while there is a `rest`: what was read and is not parsed while requests wait.
+
+    Without it, an application that waits for its client to leave has uvicorn read on, whatever waits behind it.
+    """
+
+    rest = _NOTHING
+
+    def resume_reading(self) -> None:
+        if not self.rest:
+            super().resume_reading()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Answers a head that is too large with 431, one that takes too long with 408, one that is none with 400.
 
     `cycle` is the request that came last, `pipeline` holds those that wait, the newest left, each with its
-    application; `_active` is the one that is being answered.
+    application; `_active` is the one that is being answered. There is a rest in `flow` only while
+    requests wait, or while it is being parsed.
     """
 
+    flow: _Flow
     cycle: Any
     pipeline: deque[Any]
 
@@ -50,6 +73,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._active: Any = None
         self._advancing = False
+        self._reading = False
+        self._leaving = False
         self._idle_bytes = 0
         self._in_head = False
         self._in_body = False
@@ -62,6 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection."""
         super().connection_made(transport)
+        self.flow = _Flow(transport)
         self._watch_idleness()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,26 +98,23 @@ class BoundedProtocol(HttpToolsProtocol):
             left.append(self._active)
         self._active = self.cycle = None
         self.pipeline.clear()
+        self.flow.rest = _NOTHING
         super().connection_lost(exc)
         for cycle in left:
             self._abandon(cycle)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, unless too much came since a request last got on."""
+        """Parse what came, or keep it while requests wait."""
         if self._refused is not None:
             return
         self._stirred = True
-        self._idle_bytes += len(data)
-        try:
-            self._parse(data)
-        except httptools.HttpParserError as error:
-            self._on_parser_error(error)
-        if self._refused is not None or self.transport.is_closing():
-            return
-        if self._idle_bytes > MAX_HEAD_BYTES:
-            self._refuse(faults.head_too_large(MAX_HEAD_BYTES))
-        elif self._in_head and self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_late)
+        if self.pipeline or len(data) > SLICE_BYTES:
+            self.flow.rest = memoryview(self.flow.rest.tobytes() + data)
+            self._read_on()
+        else:
+            self._feed(data)
+            if self._in_head:
+                self._time_head()
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -116,7 +139,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._end_head()
         self._make_scope()
         self.cycle = _Queued
-        super().on_headers_complete()
+        try:
+            super().on_headers_complete()
+        except httptools.HttpParserInvalidURLError:
+            self._refuse(faults.invalid_http())
+            raise  # or else the parser goes on
         self._in_body = True
         self._advance()
 
@@ -145,15 +172,21 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._advance()
 
+    @property
+    def has_more(self) -> bool:
+        """Whether more has come than what is being answered."""
+        return bool(self.pipeline or self.flow.rest)
+
     def shutdown(self) -> None:
         """Close the connection once nothing is underway on it."""
-        if self._active is None and not self.pipeline:
-            self.transport.close()
-        else:
-            self.cycle.keep_alive = False
+        self._leaving = True
+        self._leave()
+
+    def flush(self) -> None:
+        """Write what is held back to be written together: here nothing is."""
 
     def _advance(self) -> None:
-        """Start the next request, if it is its turn; with none left, read on.
+        """Start the next request, if it is its turn; with none left, parse and read on.
 
         A client that does not read its answers is given no more of them. An answer that is made at once ends in
         here again: that is why this is a loop and no recursion.
@@ -172,8 +205,15 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._refused is None:
             self.flow.resume_reading()
+            self._read_on()
         elif self._active is None:
             self._part()
+
+    def _leave(self) -> None:
+        if self._active is None and not self.pipeline:
+            self.transport.close()
+        elif self._refused is None and not self.flow.rest:
+            self.cycle.keep_alive = False
 
     def _may_start(self) -> bool:
         return not (self.flow.write_paused or self.transport.is_closing())
@@ -185,13 +225,52 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.disconnected = not cycle.response_complete
         cycle.message_event.set()
 
-    def _parse(self, data: bytes) -> None:
-        """Parse what came; a request that offers another protocol once more, without its offer (`upgrades`)."""
+    def _read_on(self) -> None:
+        """Parse what came, a slice after the other, until a request has to wait.
+
+        An answer that is made at once ends in here again, from within the parser.
+        """
+        if self._reading:
+            return
+        self._reading = True
+        flow = self.flow
+        try:
+            while flow.rest and not self.pipeline and not self.transport.is_closing():
+                data, flow.rest = flow.rest[:SLICE_BYTES], flow.rest[SLICE_BYTES:]
+                flow.resume_reading()
+                self._feed(data)
+                if flow.rest:
+                    self.flush()
+        finally:
+            self._reading = False
+        if self.transport.is_closing():
+            flow.rest = _NOTHING
+        elif flow.rest:
+            flow.pause_reading()
+        if self._in_head:
+            self._time_head()
+        if self._leaving:
+            self._leave()
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        """Parse this, unless too much came since a request last got on."""
+        self._idle_bytes += len(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserError as error:
+            if self._refused is None:
+                self._on_parser_error(error)
+        if self._idle_bytes > MAX_HEAD_BYTES and self._refused is None and not self.transport.is_closing():
+            self._refuse(faults.head_too_large(MAX_HEAD_BYTES))
+
+    def _parse(self, data: bytes | memoryview) -> None:
+        """Parse this; a request that offers another protocol once more, without its offer (`upgrades`)."""
         while True:
             try:
                 return self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
                 if not self._offers_upgrade():
+                    self.flow.rest = _NOTHING
                     return None
                 method, version = self.parser.get_method(), self.parser.get_http_version()
                 self.parser = httptools.HttpRequestParser(self)
@@ -213,6 +292,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _time_head(self) -> None:
+        """Give the client its time for the rest of a head; while requests wait, it is not read, so not late."""
+        over = self._refused is not None or self.transport.is_closing()
+        if self._head_timer is None and not self.pipeline and not over:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_late)
 
     def _head_late(self) -> None:
         self._head_timer = None
@@ -259,9 +344,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer = self._idle_timer = None
 
     def _on_parser_error(self, error: httptools.HttpParserError) -> None:
-        cause = error.__context__
-        if cause is not None and not isinstance(cause, httptools.HttpParserError):
-            _log.error("http_callback_failed", exc_info=cause)
+        if isinstance(error, httptools.HttpParserCallbackError):
+            _log.error("http_callback_failed", exc_info=error)
             self._refuse(faults.unexpected())
         else:
             self._refuse(faults.invalid_http())
@@ -270,6 +354,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Take nothing more from this connection; answer what came before, then say why, then close it."""
         _log.warning("http_refused", code=error.code)
         self._refused = error
+        self.flow.rest = _NOTHING
         broken = self.cycle if self._in_body else None
         if broken is not None and broken is not self._active and self.pipeline:
             self.pipeline.popleft()
