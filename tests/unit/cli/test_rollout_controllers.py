@@ -65,6 +65,15 @@ async def begun(bus: Exchange, *controllers: Controller) -> list[asyncio.Task[En
     return tasks
 
 
+async def two_begun(bus: Exchange) -> list[asyncio.Task[Ending]]:
+    """Start two, "one" and "two", that hear of each other only once both have begun."""
+    bus.cut = True
+    tasks = await begun(bus, bus.controller(name="one"), bus.controller(name="two"))
+    await until(lambda: {plan.rollout for plan in bus.plans} == {"one", "two"})
+    bus.cut = False
+    return tasks
+
+
 def quiet(bus: Exchange) -> Callable[[], bool]:
     """Return what says whether nothing has been said for a hundred looks."""
     seen: Counter[int] = Counter()
@@ -83,7 +92,7 @@ def followed(plan: RolloutPlan, **how: Any) -> RolloutReport:
 
 async def test_of_two_that_begin_in_one_moment_one_goes_on() -> None:
     bus = Exchange()
-    tasks = await begun(bus, bus.controller(name="one"), bus.controller(name="two"))
+    tasks = await two_begun(bus)
     done, going = await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_COMPLETED)
     assert [task.result() for task in done] == [Ending.TAKEN_OVER]
     seen = len(bus.plans)
@@ -97,7 +106,7 @@ async def test_with_one_epoch_the_name_decides(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("copydesk.cli.rollout.controller.time.time_ns", lambda: 10**18)
     monkeypatch.setattr("copydesk.cli.rollout.controller.JITTER", 1)
     bus = Exchange()
-    one, two = await begun(bus, bus.controller(name="one"), bus.controller(name="two"))
+    one, two = await two_begun(bus)
     assert await asyncio.wait_for(one, 30) is Ending.TAKEN_OVER
     assert not two.done()
     two.cancel()
