@@ -43,7 +43,8 @@ def greedy(prompt: str, tokens: int = 40) -> GenerateText:
 @pytest.fixture(scope="module")
 def pod(vllm_python: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPod]:
     log = tmp_path_factory.mktemp("vllm") / "log"
-    with vllm_pod(vllm_python, tiny_model, log, DTYPE="float32") as pod:
+    # On all cores, vLLM's processes keep the worker waiting until a text is complete.
+    with vllm_pod(vllm_python, tiny_model, log, DTYPE="float32", THREADS=1) as pod:
         wait_ready(pod)
         yield pod
 
